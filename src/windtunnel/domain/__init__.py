@@ -1,0 +1,1 @@
+"""Pure nouns and rules: no files, no clock, no processes, no printing."""

@@ -1,0 +1,1 @@
+"""Where a subject works: docker, local, plain behind one port."""

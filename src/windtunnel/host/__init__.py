@@ -1,0 +1,1 @@
+"""The machine: clock, processes, memory, credentials (is it set?)."""

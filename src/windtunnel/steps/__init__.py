@@ -1,0 +1,1 @@
+"""The verbs: one public function for each step of the lifecycle."""

@@ -1,0 +1,1 @@
+"""The disk: every path, crash-safe files, runs, results, configs, tasks."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 from typing import Any, NoReturn, TypeVar
 
@@ -54,6 +55,14 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not allowed in JSON")
 
 
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is not a finite number")
+    return number
+
+
 def decode(data: bytes | str, type_: type[T]) -> T:
     """Parse strict JSON into a type. Raises ValueError (msgspec.ValidationError is one) with the place."""
-    return msgspec.convert(json.loads(data, parse_constant=_refuse_constant), type_)
+    text = data if isinstance(data, str) else str(data, "utf-8")  # json.loads would also take UTF-16
+    return msgspec.convert(json.loads(text, parse_constant=_refuse_constant, parse_float=_finite), type_)

@@ -11,26 +11,31 @@ A struct-valued field with class MIXED is walked into. `tests/domain/test_plan.p
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from windtunnel.domain.cell import Cell
 from windtunnel.domain.digest import identity
+from windtunnel.domain.identity import CELL, MIXED, OPERATIONAL, PLAN, identity_class, select
 from windtunnel.domain.role import Role, Route, Thinking
 from windtunnel.domain.task import Limits, Task
 
 __all__ = [
     "MEASUREMENT_VERSION",
+    "CellIdentities",
     "CellPlan",
     "ConfigFile",
     "ConfigPlan",
     "Difference",
+    "EnvironmentPlan",
     "Paths",
     "Plan",
     "PreflightPlan",
     "Selection",
+    "Settings",
     "SubjectPlan",
+    "cell_document",
     "cell_identity",
     "config_fingerprint",
     "identity_class",
@@ -40,19 +45,22 @@ __all__ = [
 # Raised by hand when the way a cell is measured changes (driver, collect, judge, usage).
 MEASUREMENT_VERSION = 1
 
-_CELL = msgspec.Meta(extra={"identity": "cell"})
-_PLAN = msgspec.Meta(extra={"identity": "plan"})
-_OPERATIONAL = msgspec.Meta(extra={"identity": "operational"})
-_MIXED = msgspec.Meta(extra={"identity": "mixed"})
-
 
 class SubjectPlan(msgspec.Struct, frozen=True, kw_only=True):
     """`bundle`: content hash of the bundle directory."""
 
-    name: Annotated[str, _CELL]
-    version: Annotated[str, _CELL]
-    platform: Annotated[str, _CELL]
-    bundle: Annotated[str, _CELL]
+    name: Annotated[str, CELL]
+    version: Annotated[str, CELL]
+    platform: Annotated[str, CELL]
+    bundle: Annotated[str, CELL]
+
+
+class EnvironmentPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """What the chosen environment said about itself at planning; its name is in Settings. None: it was not asked."""
+
+    version: Annotated[str | None, OPERATIONAL] = None
+    isolation: Annotated[str | None, OPERATIONAL] = None
+    memory_enforced_by: Annotated[str | None, OPERATIONAL] = None
 
 
 class ConfigFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,160 +68,143 @@ class ConfigFile(msgspec.Struct, frozen=True, kw_only=True):
 
     `reaches_subject` false: smoke contract, config.toml (its meaning is in other fields)."""
 
-    path: Annotated[str, _CELL]
-    sha256: Annotated[str, _CELL]
-    executable: Annotated[bool, _CELL] = False
-    bytes: Annotated[int, _OPERATIONAL] = 0
-    reaches_subject: Annotated[bool, _PLAN] = True
+    path: Annotated[str, CELL]
+    sha256: Annotated[str, CELL]
+    executable: Annotated[bool, CELL] = False
+    bytes: Annotated[int, OPERATIONAL] = 0
+    reaches_subject: Annotated[bool, PLAN] = True
 
 
 class ConfigPlan(msgspec.Struct, frozen=True, kw_only=True):
     """`fingerprint`: hash over the files that reach the subject (path, exec bit, content). `leaf`: chosen leaf
     directory relative to the config, None when the config has none. `contract`: path of the smoke contract file
-    relative to the config, or None; `contract_sha256` of its content (`none` without one)."""
+    relative to the config, or None; `contract_sha256` of its content (`none` without one). `executed` false: a
+    baseline that is described and compared with, but has no cells here. `unused`: files that nothing reads."""
 
-    name: Annotated[str, _PLAN]
-    directory: Annotated[str, _OPERATIONAL]
-    description: Annotated[str, _PLAN] = ""
-    fingerprint: Annotated[str, _CELL]
-    leaf: Annotated[str | None, _CELL] = None
-    files: Annotated[tuple[ConfigFile, ...], _MIXED] = ()
-    roles: Annotated[tuple[Role, ...], _CELL] = ()
-    routes: Annotated[tuple[Route, ...], _CELL] = ()
-    env: Annotated[dict[str, str], _CELL] = {}
-    contract: Annotated[str | None, _PLAN] = None
-    contract_sha256: Annotated[str, _PLAN] = "none"
-    varies: Annotated[tuple[str, ...], _PLAN] = ()
+    name: Annotated[str, PLAN]
+    directory: Annotated[str, OPERATIONAL]
+    description: Annotated[str, PLAN] = ""
+    fingerprint: Annotated[str, CELL]
+    leaf: Annotated[str | None, CELL] = None
+    files: Annotated[tuple[ConfigFile, ...], MIXED] = ()
+    roles: Annotated[tuple[Role, ...], MIXED] = ()
+    routes: Annotated[tuple[Route, ...], MIXED] = ()
+    env: Annotated[dict[str, str], CELL] = {}
+    contract: Annotated[str | None, PLAN] = None
+    contract_sha256: Annotated[str, PLAN] = "none"
+    varies: Annotated[tuple[str, ...], PLAN] = ()
+    executed: Annotated[bool, PLAN] = True
+    unused: Annotated[tuple[str, ...], OPERATIONAL] = ()
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
     """One field in which a config differs from the baseline; None where one side has nothing."""
 
-    config: Annotated[str, _PLAN]
-    field: Annotated[str, _PLAN]
-    baseline: Annotated[str | None, _PLAN]
-    here: Annotated[str | None, _PLAN]
-    declared: Annotated[bool, _PLAN]
+    config: Annotated[str, PLAN]
+    field: Annotated[str, PLAN]
+    baseline: Annotated[str | None, PLAN]
+    here: Annotated[str | None, PLAN]
+    declared: Annotated[bool, PLAN]
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
-    kind: Annotated[Literal["tasks", "subset", "range", "all", "sample"], _PLAN]
-    tasks: Annotated[tuple[str, ...], _PLAN]
-    name: Annotated[str | None, _PLAN] = None
-    seed: Annotated[int | None, _PLAN] = None
+    kind: Annotated[Literal["tasks", "subset", "range", "all", "sample"], PLAN]
+    tasks: Annotated[tuple[str, ...], PLAN]
+    name: Annotated[str | None, PLAN] = None
+    seed: Annotated[int | None, PLAN] = None
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """What every cell of the run has in common. None means "the task's own"."""
 
-    environment: Annotated[Literal["docker", "local", "plain"], _CELL]
-    memory_mb: Annotated[int | None, _CELL] = None
-    cpus: Annotated[float | None, _CELL] = None
-    pids: Annotated[int | None, _CELL] = None
-    agent_timeout_s: Annotated[float | None, _CELL] = None
-    verifier_network: Annotated[Literal["none", "public"] | None, _CELL] = None
-    measurement_version: Annotated[int, _CELL] = MEASUREMENT_VERSION
-    reps: Annotated[int, _PLAN] = 1
-    workers: Annotated[int, _PLAN] = 1
-    order: Annotated[Literal["interleave", "task", "shuffle"], _PLAN] = "interleave"
-    order_seed: Annotated[int, _PLAN] = 0
-    preflight: Annotated[Literal["new-configs", "required", "disabled"], _PLAN] = "new-configs"
-    existing: Annotated[Literal["reuse", "quarantine"], _PLAN] = "reuse"
-    cell_retries: Annotated[int | None, _PLAN] = None
-    host_reserve_mb: Annotated[int, _PLAN] = 0
-    capture_bodies: Annotated[str, _PLAN] = "first:2"
-    allow_unproven_thinking: Annotated[tuple[str, ...], _PLAN] = ()
-    probe_credentials: Annotated[bool, _OPERATIONAL] = False
-    progress_interval_s: Annotated[float, _OPERATIONAL] = 15.0
+    environment: Annotated[Literal["docker", "local", "plain"], CELL]
+    memory_mb: Annotated[int | None, CELL] = None
+    cpus: Annotated[float | None, CELL] = None
+    pids: Annotated[int | None, CELL] = None
+    agent_timeout_s: Annotated[float | None, CELL] = None
+    verifier_network: Annotated[Literal["none", "public"] | None, CELL] = None
+    measurement_version: Annotated[int, CELL] = MEASUREMENT_VERSION
+    reps: Annotated[int, PLAN] = 1
+    workers: Annotated[int, PLAN] = 1
+    order: Annotated[Literal["interleave", "task", "shuffle"], PLAN] = "interleave"
+    order_seed: Annotated[int, PLAN] = 0
+    preflight: Annotated[Literal["new-configs", "required", "disabled"], PLAN] = "new-configs"
+    existing: Annotated[Literal["reuse", "quarantine"], PLAN] = "reuse"
+    cell_retries: Annotated[int | None, PLAN] = None
+    host_reserve_mb: Annotated[int, PLAN] = 0
+    capture_bodies: Annotated[str, PLAN] = "first:2"
+    allow_unproven_thinking: Annotated[tuple[str, ...], PLAN] = ()
+    probe_credentials: Annotated[bool, OPERATIONAL] = False
+    progress_interval_s: Annotated[float, OPERATIONAL] = 15.0
 
 
 class CellPlan(msgspec.Struct, frozen=True, kw_only=True):
     """`state` new: to be run; reuse: a result with an equal identity is there (`result_sha256` of its bytes);
-    torn: an unreadable result is set aside and the cell is run."""
+    torn: an unreadable result is set aside and the cell is run; quarantine: a result of another identity is moved
+    to the quarantine and the cell is run. `identity`: the cellIdentity."""
 
-    cell: Annotated[Cell, _PLAN]
-    state: Annotated[Literal["new", "reuse", "torn"], _OPERATIONAL]
-    identity: Annotated[str, _PLAN]
-    result_path: Annotated[str, _OPERATIONAL]
-    result_sha256: Annotated[str | None, _OPERATIONAL] = None
+    cell: Annotated[Cell, PLAN]
+    state: Annotated[Literal["new", "reuse", "torn", "quarantine"], OPERATIONAL]
+    identity: Annotated[str, PLAN]
+    result_path: Annotated[str, OPERATIONAL]
+    result_sha256: Annotated[str | None, OPERATIONAL] = None
 
 
 class PreflightPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The first cell of a config. `stored` true: the cell is there already, its contract is judged on stored
     evidence, without a new model call."""
 
-    cell: Annotated[Cell, _PLAN]
-    stored: Annotated[bool, _OPERATIONAL] = False
+    cell: Annotated[Cell, PLAN]
+    stored: Annotated[bool, OPERATIONAL] = False
 
 
 class Paths(msgspec.Struct, frozen=True, kw_only=True):
     """Absolute host paths."""
 
-    workspace: Annotated[str, _OPERATIONAL]
-    results_root: Annotated[str, _OPERATIONAL]
-    state_root: Annotated[str, _OPERATIONAL]
-    tasks_root: Annotated[str, _OPERATIONAL]
-    config_root: Annotated[str, _OPERATIONAL]
-    run_dir: Annotated[str, _OPERATIONAL]
-    plan_file: Annotated[str, _OPERATIONAL]
-    receipt_file: Annotated[str, _OPERATIONAL]
+    workspace: Annotated[str, OPERATIONAL]
+    results_root: Annotated[str, OPERATIONAL]
+    state_root: Annotated[str, OPERATIONAL]
+    tasks_root: Annotated[str, OPERATIONAL]
+    config_root: Annotated[str, OPERATIONAL]
+    run_dir: Annotated[str, OPERATIONAL]
+    plan_file: Annotated[str, OPERATIONAL]
+    receipt_file: Annotated[str, OPERATIONAL]
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """The whole. `warnings` and `not_built` are what the receipt shows first and last."""
 
-    schemaVersion: Annotated[int, _PLAN] = 1
-    planIdentity: Annotated[str, _OPERATIONAL] = ""
-    run_id: Annotated[str, _OPERATIONAL]
-    created_at: Annotated[str, _OPERATIONAL]
-    command: Annotated[tuple[str, ...], _OPERATIONAL]
-    run_command: Annotated[tuple[str, ...], _OPERATIONAL] = ()
-    versions: Annotated[dict[str, str | None], _OPERATIONAL]
-    host: Annotated[dict[str, str | int | None], _OPERATIONAL]
-    subject: Annotated[SubjectPlan, _CELL]
-    model: Annotated[str | None, _CELL]
-    thinking: Annotated[Thinking, _CELL]
-    settings: Annotated[Settings, _MIXED]
-    selection: Annotated[Selection, _PLAN]
-    baseline: Annotated[str, _PLAN]
-    configs: Annotated[tuple[ConfigPlan, ...], _MIXED]
-    tasks: Annotated[tuple[Task, ...], _CELL]
-    limits: Annotated[dict[str, Limits], _CELL]
-    differences: Annotated[tuple[Difference, ...], _PLAN] = ()
-    cells: Annotated[tuple[CellPlan, ...], _MIXED]
-    preflight: Annotated[tuple[PreflightPlan, ...], _MIXED] = ()
-    paths: Annotated[Paths, _OPERATIONAL]
-    warnings: Annotated[tuple[str, ...], _OPERATIONAL] = ()
+    schemaVersion: Annotated[int, PLAN] = 1
+    planIdentity: Annotated[str, OPERATIONAL] = ""
+    run_id: Annotated[str, OPERATIONAL]
+    created_at: Annotated[str, OPERATIONAL]
+    command: Annotated[tuple[str, ...], OPERATIONAL]
+    run_command: Annotated[tuple[str, ...], OPERATIONAL] = ()
+    versions: Annotated[dict[str, str | None], OPERATIONAL]
+    host: Annotated[dict[str, str | int | None], OPERATIONAL]
+    environment: Annotated[EnvironmentPlan, OPERATIONAL] = EnvironmentPlan()
+    subject: Annotated[SubjectPlan, CELL]
+    model: Annotated[str | None, CELL]
+    thinking: Annotated[Thinking, CELL]
+    settings: Annotated[Settings, MIXED]
+    selection: Annotated[Selection, PLAN]
+    baseline: Annotated[str, PLAN]
+    configs: Annotated[tuple[ConfigPlan, ...], MIXED]
+    tasks: Annotated[tuple[Task, ...], MIXED]
+    limits: Annotated[dict[str, Limits], CELL]
+    differences: Annotated[tuple[Difference, ...], PLAN] = ()
+    cells: Annotated[tuple[CellPlan, ...], MIXED]
+    preflight: Annotated[tuple[PreflightPlan, ...], MIXED] = ()
+    paths: Annotated[Paths, OPERATIONAL]
+    warnings: Annotated[tuple[str, ...], OPERATIONAL] = ()
 
 
-def identity_class(struct: type, field: str) -> str:
-    """The identity class of a field: cell, plan, operational or mixed. Raises KeyError when it has none."""
-    hint = get_type_hints(struct, include_extras=True)[field]
-    for meta in get_args(hint)[1:] if get_origin(hint) is Annotated else ():
-        if isinstance(meta, msgspec.Meta) and meta.extra and "identity" in meta.extra:
-            return str(meta.extra["identity"])
-    raise KeyError(f"{struct.__name__}.{field} has no identity class")
-
-
-def _select(value: Any, classes: frozenset[str]) -> Any:
-    """The part of a value that belongs to the given classes; structs of one class are taken whole."""
-    if isinstance(value, tuple):
-        return [_select(item, classes) for item in value]
-    if not isinstance(value, msgspec.Struct):
-        return value
-    kept: dict[str, Any] = {}
-    for name in value.__struct_fields__:
-        kind = identity_class(type(value), name)
-        if kind == "mixed":
-            kept[name] = _select(getattr(value, name), classes)
-        elif kind in classes:
-            kept[name] = getattr(value, name)
-    return kept
+_CELL_FIELDS = frozenset({"cell"})
 
 
 def plan_identity(plan: Plan) -> str:
     """`sha256:` over everything that is not operational."""
-    return identity(_select(plan, frozenset({"cell", "plan"})))
+    return identity(select(plan, frozenset({"cell", "plan"})))
 
 
 def config_fingerprint(files: tuple[ConfigFile, ...]) -> str:
@@ -222,12 +213,48 @@ def config_fingerprint(files: tuple[ConfigFile, ...]) -> str:
     return identity([[f.path, f.sha256, f.executable] for f in sorted(reaching, key=lambda f: f.path)])
 
 
+def _shared_document(plan: Plan) -> dict[str, Any]:
+    alone = msgspec.structs.replace(plan, configs=(), tasks=(), limits={}, cells=(), preflight=())
+    return {k: v for k, v in select(alone, _CELL_FIELDS).items() if k not in {"configs", "tasks", "limits"}}
+
+
+def _config_document(config: ConfigPlan) -> dict[str, Any]:
+    # The fingerprint stands for the files; files that never reach the subject must not count.
+    document: dict[str, Any] = select(config, _CELL_FIELDS)
+    return {k: v for k, v in document.items() if k != "files"}
+
+
+def cell_document(plan: Plan, config: ConfigPlan, task: Task) -> dict[str, Any]:
+    """All that a cell of this config and task measures, by name; cellIdentity is the hash over its four parts."""
+    return {
+        "shared": _shared_document(plan),
+        "config": _config_document(config),
+        "task": select(task, _CELL_FIELDS),
+        "limits": plan.limits[task.id],
+    }
+
+
+class CellIdentities:
+    """cellIdentity of many cells of one plan: what a config, a task and all cells share is hashed once each."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._limits = plan.limits
+        self._shared = identity(_shared_document(plan))
+        self._configs: dict[str, str] = {}
+        self._tasks: dict[str, tuple[str, str]] = {}
+
+    def of(self, config: ConfigPlan, task: Task) -> str:
+        """`sha256:` over all that a cell of this config and task measures; its rep is not part of it."""
+        if config.name not in self._configs:
+            self._configs[config.name] = identity(_config_document(config))
+        if task.id not in self._tasks:
+            self._tasks[task.id] = identity(select(task, _CELL_FIELDS)), identity(self._limits[task.id])
+        task_part, limits = self._tasks[task.id]
+        return identity(
+            {"shared": self._shared, "config": self._configs[config.name], "task": task_part, "limits": limits}
+        )
+
+
 def cell_identity(plan: Plan, config: ConfigPlan, task: Task) -> str:
-    """`sha256:` over all that a cell of this config and task measures; its rep is not part of it."""
-    chosen = msgspec.structs.replace(
-        plan, configs=(config,), tasks=(task,), limits={task.id: plan.limits[task.id]}, cells=(), preflight=()
-    )
-    document = _select(chosen, frozenset({"cell"}))
-    for files in document["configs"]:
-        del files["files"]  # the fingerprint stands for them; files that never reach the subject must not count
-    return identity(document)
+    """One cellIdentity; use CellIdentities for many."""
+    return CellIdentities(plan).of(config, task)

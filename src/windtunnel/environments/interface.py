@@ -162,6 +162,10 @@ class Sandbox(Protocol):
         would leave `target` are never followed or made; they are listed in `skipped`. Missing: found=False."""
         ...
 
+    async def reclaim(self, path: str) -> None:
+        """Make everything below a writable mount owned by the caller, links not followed; after the processes ended."""
+        ...
+
     async def snapshot(self, name: str, labels: Mapping[str, str]) -> Image:
         """Freeze the ended sandbox's file system (mounts and fresh directories not included) into a temporary image."""
         ...

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -63,14 +64,18 @@ def write_atomic(path: Path, data: bytes, *, mode: int = 0o644, durable: bool = 
 
 
 def append_line(fd: int, line: bytes, *, durable: bool) -> None:
-    """Append one whole line with one write. A short write (full disk) is an error and is cut back first."""
+    """Append one whole line with one write. Raises OSError, and then the line is not there: a short write (full disk)
+    or a failed sync is cut back first."""
     start = os.lseek(fd, 0, os.SEEK_END)
-    written = os.write(fd, line)
-    if written != len(line):
-        os.ftruncate(fd, start)
-        raise OSError(28, "short write: the disk is full", str(fd))
-    if durable:
-        os.fdatasync(fd)
+    try:
+        if os.write(fd, line) != len(line):
+            raise OSError(errno.ENOSPC, "short write: the disk is full")
+        if durable:
+            os.fdatasync(fd)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.ftruncate(fd, start)
+        raise
 
 
 def repair_tail(path: Path) -> int:
@@ -96,10 +101,26 @@ def read_lines(path: Path) -> Iterator[bytes]:
                 yield line
 
 
+def _refuse_newer(path: Path, value: Any, type_: type) -> None:
+    """A file of a newer schema is refused by its number: what its fields mean is not known here."""
+    fields = msgspec.structs.fields(type_) if issubclass(type_, msgspec.Struct) else ()
+    newest = next((f.default for f in fields if f.name == "schemaVersion"), None)
+    found = value.get("schemaVersion") if isinstance(value, dict) else None
+    if isinstance(newest, int) and isinstance(found, int) and found > newest:
+        raise FileDamaged(
+            path, f"schema {found} is newer than {newest}", "Use the windtunnel that wrote it, or a newer one"
+        )
+
+
 def read_json(path: Path, type_: type[T]) -> T:
-    """Read a JSON file of ours. Raises FileDamaged naming the file, FileNotFoundError when it is not there."""
+    """Read a JSON file of ours. Raises FileDamaged naming the file (empty, torn, not strict JSON, of a newer schema),
+    FileNotFoundError when it is not there."""
     data = path.read_bytes()
+    if not data.strip():
+        raise FileDamaged(path, "empty", "Move it away to go on")
     try:
-        return decode(data, type_)
+        value: Any = decode(data, object)
+        _refuse_newer(path, value, type_)
+        return msgspec.convert(value, type_)
     except (ValueError, msgspec.MsgspecError, RecursionError) as error:
         raise FileDamaged(path, f"not a valid {type_.__name__}: {error}", "Move it away to go on") from error

@@ -17,6 +17,7 @@ __all__ = ["Account", "Launch", "LaunchContext", "Subject"]
 # attempts share one network namespace (plain).
 BASE_URL = "{{windtunnel.base_url}}"
 TOKEN = "{{windtunnel.token}}"
+SANDBOX_PATH = "{{windtunnel.path}}"  # the PATH that the sandbox gives its processes
 
 
 @dataclass(frozen=True)

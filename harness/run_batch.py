@@ -1,0 +1,3 @@
+from windtunnel.cli.run_batch import main
+
+main()

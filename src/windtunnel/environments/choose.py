@@ -1,0 +1,30 @@
+"""Which adapter a name means; each is imported only when it is used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from windtunnel.environments.interface import Environment
+from windtunnel.errors import InputWrong
+
+__all__ = ["ENVIRONMENTS", "make"]
+
+ENVIRONMENTS = ("docker", "local", "plain")
+
+
+def make(name: str, *, work_root: Path) -> Environment:
+    """The environment of that name. `work_root`: where `local` and `plain` keep images and their register.
+    Raises InputWrong for another name; whether it works here is for `facts()` to say."""
+    if name == "docker":
+        from windtunnel.environments.docker import DockerEnvironment
+
+        return DockerEnvironment()
+    if name == "local":
+        from windtunnel.environments.local import LocalEnvironment
+
+        return LocalEnvironment(work_root=work_root)
+    if name == "plain":
+        from windtunnel.environments.plain import PlainEnvironment
+
+        return PlainEnvironment(work_root=work_root)
+    raise InputWrong(f"environment {name!r} does not exist; there are {', '.join(ENVIRONMENTS)}")

@@ -1,0 +1,28 @@
+"""Drift: is what the next cell will use still what the plan approved?"""
+
+from __future__ import annotations
+
+from windtunnel.domain.cell import Cell
+from windtunnel.errors import Drifted
+from windtunnel.steps.bench import Bench
+from windtunnel.store.files import sha256_file
+from windtunnel.store.tasks import read_task
+
+__all__ = ["require_no_drift"]
+
+
+def require_no_drift(bench: Bench, cell: Cell) -> None:
+    """Re-read the run's own config copies and the task. Raises Drifted naming the file and both values."""
+    config, task = bench.config(cell), bench.task(cell)
+    for file in config.files:
+        path = bench.run.inputs / config.name / file.path
+        now = sha256_file(path) if path.is_file() else "missing"
+        if now != file.sha256:
+            raise Drifted(f"config {config.name}", path, file.sha256, now)
+    found = read_task(bench.task_dir(task))
+    for what, planned, now in (
+        ("task revision", task.task_revision, found.task_revision),
+        ("verifier revision", task.verifier_revision, found.verifier_revision),
+    ):
+        if planned != now:
+            raise Drifted(f"{what} of {task.id}", bench.task_dir(task), planned, now)

@@ -1,0 +1,191 @@
+"""Execute a cell: claim it, try it as often as the outcome table allows, publish the last try's result."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections import Counter
+from contextlib import suppress
+
+import msgspec
+
+from windtunnel.domain.cell import Cell, container_name
+from windtunnel.domain.digest import to_json
+from windtunnel.domain.events import Kind
+from windtunnel.domain.outcome import RULES, Outcome, Reason, Status
+from windtunnel.domain.result import AttemptRecord, PatchFacts, Result
+from windtunnel.errors import AttemptFault
+from windtunnel.host.clock import monotonic, utc_now
+from windtunnel.host.processes import current
+from windtunnel.steps import attempt as steps_of
+from windtunnel.steps.account import judge_attempt, make_result, search_for_secrets, take_claims
+from windtunnel.steps.attempt import Work
+from windtunnel.steps.bench import Bench
+from windtunnel.steps.grading import Graded, grade_attempt
+from windtunnel.steps.hand_over import HandOver, collect, look_before
+from windtunnel.steps.phases import Phases
+from windtunnel.store.layout import AttemptDir
+from windtunnel.store.results import Claim, claim, new_attempt, publish, release, seal, write_attempt
+
+__all__ = ["execute_cell"]
+
+
+async def execute_cell(bench: Bench, cell: Cell) -> Result | None:
+    """Run a cell to its outcome. None: somebody else works on it. Raises Drifted and OSError; a fault of an attempt is an
+    outcome, never an exception."""
+    directory = bench.cell_dir(cell)
+    directory.root.mkdir(parents=True, exist_ok=True)
+    if not claim(directory, Claim(run_id=bench.plan.run_id, cell=cell.id, process=current(), ts=utc_now())):
+        bench.journal.event(Kind.CELL_SKIPPED, cell=cell.id, reason="claimed by another run")
+        return None
+    bench.journal.event(Kind.CELL_STARTED, cell=cell.id)
+    try:
+        return await _try_until_done(bench, cell)
+    finally:
+        release(directory)
+
+
+async def _try_until_done(bench: Bench, cell: Cell) -> Result:
+    failures: Counter[Reason] = Counter()
+    while True:
+        number, directory = new_attempt(bench.cell_dir(cell))
+        result = await _attempt(bench, cell, number, directory)
+        outcome = result.outcome
+        failures[outcome.reason] += 1
+        again = _may_retry(bench, outcome, failures[outcome.reason])
+        bench.journal.event(
+            Kind.ATTEMPT_FINISHED,
+            cell=cell.id,
+            attempt=number,
+            status=outcome.status,
+            reason=outcome.reason,
+            detail=outcome.detail,
+            retry=again,
+        )
+        if not again:
+            return _publish(bench, cell, number, directory, result)
+        seal(directory, None)
+
+
+def _may_retry(bench: Bench, outcome: Outcome, failures: int) -> bool:
+    """Retries that the verifier alone could make were made inside the attempt."""
+    rule = RULES[outcome.reason]
+    if outcome.status is not Status.INVALID or rule.verifier_only:
+        return False
+    override = bench.plan.settings.cell_retries
+    allowed = rule.retries if override is None or rule.retries == 0 else override
+    return failures <= allowed
+
+
+def _publish(bench: Bench, cell: Cell, number: int, directory: AttemptDir, result: Result) -> Result:
+    cell_directory = bench.cell_dir(cell)
+    seal(directory, to_json(result))
+    digest = publish(cell_directory, number, result)
+    bench.journal.event(
+        Kind.CELL_FINISHED,
+        cell=cell.id,
+        status=result.outcome.status,
+        reason=result.outcome.reason,
+        reward=result.reward_partial,
+        attempts=result.attempts,
+        usage=result.usage,
+        cost_usd=result.cost.usd,
+        result_path=str(cell_directory.result),
+        result_sha256=digest,
+    )
+    return result
+
+
+async def _attempt(bench: Bench, cell: Cell, number: int, directory: AttemptDir) -> Result:
+    started_at, began = utc_now(), monotonic()
+    scratch = bench.work_root / container_name(cell, attempt=number, run_id=bench.plan.run_id, part="scratch")
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir(parents=True)
+    phases = Phases(bench, cell, number)
+    work = Work(bench, cell, bench.task(cell), bench.config(cell), number, directory, scratch, phases)
+    record = AttemptRecord(
+        attempt=number, run_id=bench.plan.run_id, cell=cell.id, outcome=None, started_at=started_at
+    )
+    write_attempt(directory, record)
+    bench.journal.event(Kind.ATTEMPT_STARTED, cell=cell.id, attempt=number)
+    handed: HandOver | None = None
+    graded: Graded | None = None
+    fault: AttemptFault | None = None
+    try:
+        try:
+            handed = await _subject_part(work)
+            graded = await grade_attempt(work, handed)
+        except AttemptFault as error:
+            fault = error
+        return await _finish(work, record, handed, graded, fault, began)
+    except asyncio.CancelledError:
+        stopped = Outcome.of(Reason.CANCELLED, "stopped by the operator")
+        write_attempt(directory, msgspec.structs.replace(record, outcome=stopped, finished_at=utc_now()))
+        raise
+    finally:
+        bench.later(_clean(work, handed))
+
+
+async def _subject_part(work: Work) -> HandOver:
+    sandbox = await steps_of.open_sandbox(work)
+    before = await look_before(work, sandbox)
+    await steps_of.launch(work, sandbox)
+    await steps_of.follow(work, sandbox)
+    await steps_of.end(work, sandbox)
+    return await collect(work, sandbox, before)
+
+
+async def _finish(
+    work: Work,
+    record: AttemptRecord,
+    handed: HandOver | None,
+    graded: Graded | None,
+    fault: AttemptFault | None,
+    began: float,
+) -> Result:
+    async with work.phases("account", 600):
+        try:
+            await steps_of.close_door(work)
+        except AttemptFault as error:
+            fault = fault or error
+        patch: PatchFacts | None = handed.patch if handed else None
+        account = take_claims(work)
+        judged = judge_attempt(work, account, fault, graded, patch)
+        try:
+            await search_for_secrets(work)
+        except AttemptFault as error:
+            judged = judge_attempt(work, account, fault or error, graded, patch)
+    finished_at, wall = utc_now(), round(monotonic() - began, 3)
+    times = (record.started_at, finished_at, wall)
+    result = make_result(work, judged, graded, patch, times=times, attempts=work.number)
+    write_attempt(
+        work.dir,
+        AttemptRecord(
+            attempt=work.number,
+            run_id=record.run_id,
+            cell=record.cell,
+            outcome=judged.outcome,
+            flags=judged.flags,
+            started_at=record.started_at,
+            finished_at=finished_at,
+            wall_s=wall,
+            phases=work.phases.durations,
+            usage=judged.usage,
+            kept=tuple(sorted(path.name for path in work.dir.root.iterdir())),
+            environment_id=work.sandbox.id if work.sandbox else None,
+        ),
+    )
+    return result
+
+
+async def _clean(work: Work, handed: HandOver | None) -> None:
+    """Remove what the attempt left in the environment; runs after the worker's slot is free."""
+    await asyncio.gather(*work.cleanup, return_exceptions=True)
+    if work.sandbox is not None:
+        await work.sandbox.remove()
+    if handed is not None:
+        await work.bench.environment.remove_image(handed.snapshot)
+    with suppress(OSError):
+        shutil.rmtree(work.scratch)
+
+

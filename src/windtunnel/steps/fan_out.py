@@ -1,0 +1,77 @@
+"""Fan-out: the batch's cells through a fixed number of workers; a failed cell never cancels another one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass, field
+
+from windtunnel.domain.breaker import Breaker
+from windtunnel.domain.cell import Cell
+from windtunnel.domain.events import Kind
+from windtunnel.errors import Drifted, Paused, Stopped, WindtunnelError
+from windtunnel.steps.bench import Bench
+from windtunnel.steps.drift import require_no_drift
+from windtunnel.steps.execute import execute_cell
+from windtunnel.steps.smoke import has_valid_result
+
+__all__ = ["Drain", "fan_out"]
+
+
+@dataclass
+class Drain:
+    """Set from a signal handler: give out no new cells, let running ones end."""
+
+    asked: asyncio.Event = field(default_factory=asyncio.Event)
+    reason: str = ""
+
+
+@dataclass
+class _Batch:
+    bench: Bench
+    waiting: deque[Cell]
+    drain: Drain
+    breaker: Breaker = field(default_factory=Breaker)
+    stop: WindtunnelError | None = None
+
+
+async def fan_out(bench: Bench, cells: list[Cell], drain: Drain) -> None:
+    """Run the cells. Raises Drifted or Stopped (breaker) after the running cells ended, Paused when drained."""
+    bench.journal.event(Kind.FANOUT_STARTED, cells=len(cells))
+    batch = _Batch(bench, deque(cells), drain)
+    workers = min(bench.plan.settings.workers, len(cells))
+    await asyncio.gather(*(_work(batch) for _ in range(workers)))
+    if batch.stop is not None:
+        raise batch.stop
+    if drain.asked.is_set() and batch.waiting:
+        raise Paused(f"{drain.reason}: {len(batch.waiting)} cells not started; the same command goes on")
+
+
+async def _work(batch: _Batch) -> None:
+    while batch.waiting and batch.stop is None and not batch.drain.asked.is_set():
+        cell = batch.waiting.popleft()
+        try:
+            await _one(batch, cell)
+        except Drifted as error:
+            batch.stop = error
+            batch.bench.journal.event(
+                Kind.LAUNCH_INPUT_DRIFT,
+                cell=cell.id,
+                what=error.what,
+                where=error.where,
+                approved=error.planned,
+                observed=error.now,
+            )
+
+
+async def _one(batch: _Batch, cell: Cell) -> None:
+    bench = batch.bench
+    if has_valid_result(bench, cell):
+        bench.journal.event(Kind.CELL_SKIPPED, cell=cell.id, reason="finished elsewhere")
+        return
+    require_no_drift(bench, cell)
+    result = await execute_cell(bench, cell)
+    why = None if result is None else batch.breaker.note(result.outcome)
+    if why is not None and batch.stop is None:
+        bench.journal.event(Kind.BREAKER_OPENED, reason=why)
+        batch.stop = Stopped(f"breaker opened: {why}. Fix the cause and give the same command again.")

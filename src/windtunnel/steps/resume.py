@@ -1,0 +1,71 @@
+"""Resume: put the tree in order after a run that ended at any instant, before anything new starts.
+
+What still runs of a dead supervisor is ended (`container_lost`); its attempts keep their directories and logs.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import msgspec
+
+from windtunnel.domain.cell import Cell
+from windtunnel.domain.events import Kind
+from windtunnel.domain.outcome import Outcome, Reason
+from windtunnel.domain.result import AttemptRecord
+from windtunnel.errors import FileDamaged
+from windtunnel.host.clock import utc_now
+from windtunnel.steps.bench import Bench
+from windtunnel.store.files import read_json
+from windtunnel.store.layout import AttemptDir, CellDir
+from windtunnel.store.results import quarantine, read_claim, read_result, release, seal, set_aside, write_attempt
+
+__all__ = ["recover", "skip_reused"]
+
+
+async def recover(bench: Bench) -> None:
+    """Reap containers of this run, close attempts that were cut short, free claims, set unreadable results aside."""
+    for name in await bench.environment.sweep(bench.labels()):
+        bench.journal.event(Kind.ORPHAN_REAPED, what="container", id=name)
+    for planned in bench.plan.cells:
+        directory = bench.cell_dir(planned.cell)
+        _close_cut_attempts(bench, directory)
+        _free_claim(bench, directory)
+        if planned.state == "torn" and directory.result.exists():
+            _set_torn_aside(bench, planned.cell, directory)
+        if planned.state == "quarantine" and directory.result.exists():
+            moved = quarantine(bench.results_root, directory, f"run {bench.plan.run_id}: --existing quarantine")
+            bench.journal.line(f"quarantined {planned.cell.id}: {moved}")
+
+
+def _set_torn_aside(bench: Bench, cell: Cell, directory: CellDir) -> None:
+    try:
+        read_result(directory.result)
+    except FileDamaged as damaged:
+        bench.journal.line(f"set aside {cell.id}: {set_aside(directory, damaged.found)}")
+
+
+def _close_cut_attempts(bench: Bench, directory: CellDir) -> None:
+    if not directory.attempts.is_dir():
+        return
+    for root in sorted(directory.attempts.iterdir()):
+        attempt = AttemptDir(root)
+        with suppress(FileNotFoundError, FileDamaged):
+            record = read_json(attempt.record, AttemptRecord)
+            if record.outcome is None and record.run_id == bench.plan.run_id:
+                lost = Outcome.of(Reason.CONTAINER_LOST, "the supervisor ended while this attempt ran")
+                write_attempt(attempt, msgspec.structs.replace(record, outcome=lost, finished_at=utc_now()))
+                seal(attempt, None)
+
+
+def _free_claim(bench: Bench, directory: CellDir) -> None:
+    claimed = read_claim(directory)
+    if claimed is not None and claimed.run_id == bench.plan.run_id:
+        release(directory)
+
+
+def skip_reused(bench: Bench) -> None:
+    """Say once which planned cells an earlier result stands for."""
+    for planned in bench.plan.cells:
+        if planned.state == "reuse":
+            bench.journal.event(Kind.CELL_SKIPPED, cell=planned.cell.id, reason="reused")

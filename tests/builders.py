@@ -203,6 +203,7 @@ timeout_sec = 60
 [environment]
 memory_mb = 512
 """
+REPLAY_SCRIPT = '{"conversations": []}'
 CONFIG_TOML = """varies = ["system_preamble.md"]
 [routes.replay]
 kind = "replay"
@@ -222,7 +223,7 @@ def write_files(root: Path, files: dict[str, str]) -> Path:
 def a_workspace(root: Path) -> Path:
     """Configs a and b that differ in one file, with a replay route, and two local tasks t1 and t2."""
     for name in ("a", "b"):
-        files = {"system_preamble.md": f"you are {name}", "config.toml": CONFIG_TOML, "replay.json": "{}"}
+        files = {"system_preamble.md": f"you are {name}", "config.toml": CONFIG_TOML, "replay.json": REPLAY_SCRIPT}
         write_files(root / "configs" / name, files)
     for name in ("t1", "t2"):
         files = {

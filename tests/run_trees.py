@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from builders import a_config, a_plan, a_result, a_task
 
+from builders import a_config, a_plan, a_result, a_task
 from windtunnel.domain.accounting import thinking_by_role, usage_of
 from windtunnel.domain.cell import Cell
 from windtunnel.domain.contract import parse_contract
@@ -21,7 +21,7 @@ from windtunnel.domain.digest import sha256_bytes, to_json, to_line
 from windtunnel.domain.events import Kind
 from windtunnel.domain.manifest import Confirmation, Launched, manifest_of
 from windtunnel.domain.outcome import Outcome, Reason
-from windtunnel.domain.plan import ConfigFile, ConfigPlan, Plan, Settings, config_fingerprint
+from windtunnel.domain.plan import ConfigFile, ConfigPlan, Plan, Settings, config_fingerprint, plan_identity
 from windtunnel.domain.result import AttemptRecord, PatchFacts, Result, TestCounts
 from windtunnel.domain.wire import CallEnded, CallStarted, Record, Tokens
 from windtunnel.gateway.interface import SecretSearch
@@ -76,8 +76,13 @@ class RunTree:
 
 
 def a_tree(root: Path, *, until: str = "completed", **changes: Any) -> RunTree:
-    """Write a run. `until`: completed, smoke (fan-out has not begun), running (one batch cell is at work), or paused."""
-    plan = written_plan(root, **changes)
+    """Write a run. `until`: completed, smoke (fan-out has not begun), running (a batch cell is at work), or paused."""
+    return tree_of(root, written_plan(root, **changes), until)
+
+
+def tree_of(root: Path, plan: Plan, until: str = "completed") -> RunTree:
+    """Write the run of a plan; its identity is made anew."""
+    plan = msgspec.structs.replace(plan, planIdentity=plan_identity(plan))
     tree = RunTree(root, plan, RunDir(Path(plan.paths.run_dir)), {c.cell.id: c.cell for c in plan.cells})
     store_launch(tree)
     with RunLog.open(tree.run, manifest_of(plan, launched())) as log:
@@ -162,7 +167,8 @@ def smoke_cell(tree: RunTree, log: RunLog, cell: Cell) -> None:
     """Run a config's first cell and judge it, as the smoke gate does."""
     config = next(c for c in tree.plan.configs if c.name == cell.config)
     log.event(Kind.PREFLIGHT_STARTED, cell=cell.id, config=config.name)
-    run_cell(tree, log, cell)
+    if not tree.dir(cell.id).result.exists():
+        run_cell(tree, log, cell)
     contract = None
     if config.contract is not None:
         contract = parse_contract((tree.run.inputs / config.name / config.contract).read_bytes(), "smoke.json")

@@ -75,8 +75,9 @@ def test_anything_else_in_reward_txt_is_malformed(data: bytes) -> None:
 @pytest.mark.parametrize(
     "data",
     [b"", b"null", b"1", b"[1]", b"{}", b'{"reward": null}', b'{"reward": "1"}', b'{"reward": true}',
-     b'{"reward": {"a": 1}}', b'{"reward": [1]}', b'{"reward": NaN}', b'{"reward": Infinity}', b'{"reward": 1e309}', b'{"reward": 1, "x": "y"}',
-     b'{"reward": 1, "x": null}', b'{"reward": 0, "reward": 1}', b'{"score": 1}', b'{"reward": 1', b"\xff\xfe",
+     b'{"reward": {"a": 1}}', b'{"reward": [1]}', b'{"reward": NaN}', b'{"reward": Infinity}', b'{"reward": 1e309}',
+     b'{"reward": 1, "x": "y"}', b'{"reward": 1, "x": null}', b'{"reward": 0, "reward": 1}', b'{"score": 1}',
+     b'{"reward": 1', b"\xff\xfe",
      b'{"reward": 1' + b"0" * 400 + b"}", b'{"a":' * 20000, b'{"reward": 1, "' + b"k" * 300 + b'": 1}',
      json.dumps({"reward": 1, **{f"k{n}": 1 for n in range(500)}}).encode(), b'{"reward": 1' + b" " * 300_000 + b"}"],
 )  # fmt: skip

@@ -16,6 +16,7 @@ from typing import Any
 import aiohttp
 import pytest
 from aiohttp import web
+from msgspec.structs import replace
 
 from windtunnel.domain.digest import to_json
 from windtunnel.domain.role import Bounds, Role, Route, Thinking
@@ -101,7 +102,7 @@ async def upstream_of(handler: Handler) -> AsyncIterator[str]:
     """An HTTP server in this process; yields its base URL."""
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", handler)
-    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
+    runner = web.AppRunner(app, handler_cancellation=True, auto_decompress=False, shutdown_timeout=0.1)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
@@ -117,6 +118,7 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def start_file_for(tmp_path: Path, doors: Path, base_url: str, credential: str | None, **changes: Any) -> StartFile:
+    doors.mkdir(exist_ok=True)
     private = tmp_path / "private"
     private.mkdir(exist_ok=True)
     route = Route(name="main", base_url=base_url, credential=credential)
@@ -165,8 +167,7 @@ def build(tmp_path: Path, short_dir: Path) -> Build:
             start_file.write_bytes(to_json(start))
             client = await GatewayClient.start(start_file, environment() if env is None else env)
             stack.push_async_callback(client.shutdown)
-            role = Role(name="executor", provider="p", model="m-1", thinking=Thinking.HIGH, route="main",
-                        bounds=bounds or Bounds())  # fmt: skip
+            role = replace(EXECUTOR, bounds=bounds or Bounds())
             (tmp_path / "attempt").mkdir(exist_ok=True)
             door = Door(
                 key="task/config/rep0#1",

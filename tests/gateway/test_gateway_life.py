@@ -18,8 +18,8 @@ import aiohttp
 import psutil
 import pytest
 from aiohttp import web
-from conftest import KEY, TOKEN, Build, chat_body, environment, start_file_for, upstream_of
 
+from conftest import KEY, TOKEN, Build, chat_body, environment, start_file_for, upstream_of
 from windtunnel.domain.digest import to_json
 from windtunnel.errors import AttemptFault, PreflightFailed
 from windtunnel.gateway.client import GatewayClient
@@ -185,7 +185,9 @@ async def test_sigterm_ends_it_in_order(tmp_path: Path, short_dir: Path) -> None
 
 async def test_calls_after_the_attempts_deadline_are_refused(build: Build) -> None:
     async with build() as house:
-        over = type(house.door)(**{**_fields(house.door), "key": "late", "deadline_epoch_ms": 1, "wire": f"{house.door.wire}2"})
+        over = type(house.door)(
+            **{**_fields(house.door), "key": "late", "deadline_epoch_ms": 1, "wire": f"{house.door.wire}2"}
+        )
         opened = await house.client.open(over)
         connector = aiohttp.UnixConnector(f"{opened.directory}/gateway.sock")
         async with aiohttp.ClientSession(connector=connector) as session:
@@ -240,11 +242,8 @@ async def test_the_path_check_tells_a_dead_host_from_bad_tls(build: Build) -> No
                 async with house.check() as answer:
                     await answer.read()
                 (check,) = await house.client.checks(house.door.key)
-                Path(house.start.door_root).mkdir(exist_ok=True)
 
                 assert check.verdict == verdict, check
-                await house.client.shutdown()
-                Path(house.start.door_root).mkdir(exist_ok=True)
 
 
 async def test_the_search_finds_a_key_in_every_form_and_never_shows_it(build: Build, tmp_path: Path) -> None:
@@ -286,8 +285,6 @@ async def test_a_clean_search_says_what_it_read_and_a_short_key_is_never_clean(b
     (root / "a").write_bytes(b"abc")
     async with build() as house:
         found = await house.client.search(house.door.key, root)
-        await house.client.shutdown()
-        Path(house.start.door_root).mkdir()
     async with build(env={"PATH": os.environ["PATH"], "GATEWAY_TEST_KEY": "abc"}) as house:
         short = await house.client.search(house.door.key, root)
 

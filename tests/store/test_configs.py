@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from builders import write_files
+from builders import REPLAY_SCRIPT, write_files
 from windtunnel.domain.config import Config
 from windtunnel.domain.digest import sha256_bytes
 from windtunnel.errors import InputWrong, NotBuiltYet
@@ -175,12 +175,19 @@ def test_flags_are_checked_in_root_and_leaf(tmp_path: Path) -> None:
 
 def test_the_script_of_a_replay_route_is_hashed_and_not_given_to_the_subject(tmp_path: Path) -> None:
     toml = '[routes.replay]\nkind = "replay"\nscript = "scripts/r.json"\n'
-    write_files(tmp_path, {"config.toml": toml, "scripts/r.json": "{}"})
+    write_files(tmp_path, {"config.toml": toml, "scripts/r.json": REPLAY_SCRIPT})
 
     config = read(tmp_path)
 
-    assert config.scripts == {"scripts/r.json": sha256_bytes(b"{}")}
+    assert config.scripts == {"scripts/r.json": sha256_bytes(REPLAY_SCRIPT.encode())}
     assert [f.reaches_subject for f in config.files] == [False, False]
+
+
+def test_a_broken_script_is_found_at_planning(tmp_path: Path) -> None:
+    write_files(tmp_path, {"config.toml": '[routes.r]\nkind = "replay"\nscript = "r.json"\n', "r.json": '{"turn": []}'})
+
+    with pytest.raises(InputWrong, match=r"r\.json: not a replay script.*turn"):
+        read(tmp_path)
 
 
 @pytest.mark.parametrize("script", ["missing.json", "../x.json", "/etc/passwd"])

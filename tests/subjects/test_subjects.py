@@ -27,6 +27,17 @@ def test_oracle_runs_the_solution_that_is_placed_for_it(tmp_path: Path) -> None:
     )
 
 
+def test_oracle_without_a_root_of_its_own_runs_the_solution_from_its_inputs(tmp_path: Path) -> None:
+    context = a_context(tmp_path, inputs_in=str(tmp_path / "stage"))
+    (tmp_path / "task" / "solution").mkdir()
+    (tmp_path / "task" / "solution" / "solve.sh").write_text("true\n")
+
+    launch = Oracle().launch(context)
+
+    assert (launch.argv, launch.placed) == (("bash", f"{tmp_path}/stage/solution/solve.sh"), {})
+    assert (tmp_path / "stage" / "solution" / "solve.sh").read_text() == "true\n"
+
+
 def test_nop_starts_something_that_ends_at_once(tmp_path: Path) -> None:
     launch = Nop().launch(a_context(tmp_path))
 

@@ -204,11 +204,7 @@ def test_an_app_that_never_ends_is_a_zero_in_bounded_time(one: Bench) -> None:
     "name", ["unittest", "json", "sitecustomize", "usercustomize", "run", "os", "importlib", "ctypes"]
 )
 def test_a_planted_module_never_reaches_the_runner(name: str, one: Bench) -> None:
-    planted = (
-        "import os\nraise SystemExit(0) if not os._exit(0) else None\n" if name != "os" else "raise SystemExit(0)\n"
-    )
-    for place in (one.app, one.root / "tests"):
-        (place / f"{name}.py").write_text(planted) if place is one.app or name != "run" else None
+    (one.app / f"{name}.py").write_text("import posix\nposix._exit(0)\n")
     (one.app / "conftest.py").write_text("raise SystemExit(0)\n")
 
     assert one.grade().reward_binary == 0

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from datasets import BASE_COMMIT, REPOSITORY, TRAPS, deepswe_v1, deepswe_v11, shared_no_git, tiny
 
+from datasets import BASE_COMMIT, REPOSITORY, TRAPS, deepswe_v1, deepswe_v11, shared_no_git, tiny
 from windtunnel.domain.grade import Graded, Ungraded, grade
 from windtunnel.domain.outcome import Reason
 from windtunnel.store.tasks import read_task
@@ -77,6 +77,11 @@ def docker(*arguments: str, check: bool = True) -> str:
     return done.stdout
 
 
+def build(tag: str, context: Path) -> None:
+    """Without the cache: a test that runs beside this one may just be removing the layers that both could share."""
+    docker("build", "--quiet", "--no-cache", "--network=none", "--tag", tag, str(context))
+
+
 @pytest.fixture
 def names() -> Iterator[Callable[[str], str]]:
     """Makes image names and removes the images in the end."""
@@ -111,8 +116,8 @@ def test_deepswe_v11_grades_a_patch_in_its_own_container(
 ) -> None:
     task = deepswe_v11(tmp_path, binary=binary)
     agent, verifier = names("agent"), names("verifier")
-    docker("build", "--quiet", "--network=none", "--tag", agent, str(task / "environment"))
-    docker("build", "--quiet", "--network=none", "--tag", verifier, str(task / "tests"))
+    build(agent, task / "environment")
+    build(verifier, task / "tests")
     (tmp_path / "logs" / "verifier").mkdir(parents=True)
     collect = read_task(task).collect[0].command
 
@@ -136,7 +141,7 @@ def test_shared_tasks_are_graded_where_the_work_was_done(
 ) -> None:
     task = make(tmp_path)
     agent = names("shared")
-    docker("build", "--quiet", "--network=none", "--tag", agent, str(task / "environment"))
+    build(agent, task / "environment")
     (tmp_path / "logs").mkdir()
     places = [(task / "solution", "/solution"), (task / "tests", "/tests"), (tmp_path / "logs", "/logs")]
 
@@ -153,7 +158,7 @@ def test_shared_tasks_are_graded_where_the_work_was_done(
 def test_the_apply_failed_trap_is_a_graded_zero(tmp_path: Path, names: Callable[[str], str]) -> None:
     task = next(trap for trap in TRAPS if trap.__name__ == "trap_apply_failed")(tmp_path)
     verifier = names("verifier")
-    docker("build", "--quiet", "--network=none", "--tag", verifier, str(task / "tests"))
+    build(verifier, task / "tests")
     (tmp_path / "logs" / "verifier").mkdir(parents=True)
 
     in_container(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,7 @@ def drafted(context: click.Context, *, program: tuple[str, ...]) -> Plan:
     subject = _subject(context.params["subject"], request)
     name, facts = environment_facts(asked)
     if name != request.environment:
-        request = build_request(context, name, program)
+        request = replace(request, environment=name)  # type: ignore[arg-type]  # one of the three names
     plan = draft(
         request,
         subject=subject,
@@ -92,13 +93,16 @@ def _subject(asked: str | None, request: Request) -> Subject:
 
 
 def environment_facts(asked: str | None) -> tuple[str, EnvironmentFacts]:
-    """The environment that was asked for; by default docker, else what works here without it."""
+    """The environment that was asked for; by default docker, else (told on stderr) what works here without it."""
     if asked is not None:
         return asked, asyncio.run(_facts(asked))
     absent: EngineAbsent | None = None
     for name in ("docker", "local", "plain"):
         try:
-            return name, asyncio.run(_facts(name))
+            found = asyncio.run(_facts(name))
+            if absent is not None:
+                click.echo(f"windtunnel: {absent.message} Planning for --environment {name}.", err=True)
+            return name, found
         except EngineAbsent as error:
             absent = absent or error
     assert absent is not None

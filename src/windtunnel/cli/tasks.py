@@ -66,7 +66,7 @@ def check_command(
         try:
             run_plan(Path(plan.paths.plan_file), confirm=plan.planIdentity, yes=False, operator=None)
         except NotVerified as error:
-            click.echo(f"windtunnel: {error.message}", err=True)
+            wrong.append(error.message)
         wrong += _compare(control, plan)
     if wrong:
         raise NotVerified("controls do not hold\n  " + "\n  ".join(wrong))
@@ -96,7 +96,6 @@ def _plan(
         tasks=chosen,
         all_tasks=not chosen,
         workers=workers,
-        preflight="disabled",
     )
     told = Facts(
         environ=os.environ,

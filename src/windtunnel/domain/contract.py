@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from windtunnel.domain.digest import decode
+from windtunnel.domain.plain_text import plain_line
 from windtunnel.errors import InputWrong
 
 __all__ = [
@@ -31,7 +32,6 @@ __all__ = [
 
 _MARKER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]*")
 _SIZE_FIELD = re.compile(r"(^|_)(chars?|char_count|characters|length|len|line_count|lines)$", re.IGNORECASE)
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _FOUND_MAX = 200
 
 _Globs = Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
@@ -124,8 +124,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def bounded(text: object) -> str:
-    """Text that is safe to show: at most 200 characters, control, direction and lone surrogate characters as `?`."""
-    clean = _CONTROL.sub("?", str(text))
+    """Text that is safe to show: one line of at most 200 characters, without control characters."""
+    clean = plain_line(str(text))
     return clean if len(clean) <= _FOUND_MAX else clean[: _FOUND_MAX - 1] + "…"
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import PurePosixPath
 
 from windtunnel.domain.task import Artifact, Healthcheck, Limits
 from windtunnel.domain.task_schema import ArtifactTable, EnvironmentTable, HealthcheckTable, OurTable
@@ -70,10 +69,10 @@ def _megabytes(megabytes: int | None, old: str | None, key: str, where: str) -> 
 def artifact(entry: str | ArtifactTable, key: str, where: str) -> Artifact:
     """A path that crosses to a separate verifier."""
     table = ArtifactTable(source=entry) if isinstance(entry, str) else entry
-    if not table.source.startswith("/") or ".." in PurePosixPath(table.source).parts:
+    if not table.source.startswith("/") or ".." in table.source.split("/"):
         raise InputWrong(f"{where}: {key}.source = {table.source!r}: expected an absolute path without '..'.")
     target = table.destination
-    if target is not None and (not target or target.startswith("/") or ".." in PurePosixPath(target).parts):
+    if target is not None and (not target or target.startswith("/") or ".." in target.split("/")):
         raise InputWrong(f"{where}: {key}.destination = {target!r}: expected a relative path without '..'.")
     return Artifact(source=table.source, destination=target, exclude=tuple(table.exclude))
 

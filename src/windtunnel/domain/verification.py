@@ -7,11 +7,14 @@ from typing import Literal
 
 import msgspec
 
+from windtunnel.domain.plain_text import plain_line
+
 __all__ = ["Claim", "Tally", "VerifyReport", "claim", "sum_up"]
 
 Stage = Literal["launch", "ended"]
 _EVIDENCE_MAX = 50
 _FAULTS_MAX = 100
+_TEXT_MAX = 600
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,11 +51,17 @@ def claim(name: str, passed: bool, *, expected: str, found: str, evidence: Itera
     return Claim(
         name=name,
         passed=passed,
-        expected=expected,
-        found=found,
+        expected=_told(expected),
+        found=_told(found),
         evidence=tuple(files[:_EVIDENCE_MAX]),
         evidence_files=len(files),
     )
+
+
+def _told(text: str) -> str:
+    """One line; it may hold an agent's text."""
+    line = plain_line(text)
+    return line if len(line) <= _TEXT_MAX else line[: _TEXT_MAX - 1] + "…"
 
 
 def sum_up(claims: Iterable[Claim], *, stage: Stage, finished: int, planned: int) -> tuple[bool, str]:

@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import io
+import os
 import tarfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
 from typing import IO
 
 from windtunnel.environments.context import context_files
+from windtunnel.environments.docker_engine import Engine
 from windtunnel.environments.intake import Intake
 from windtunnel.environments.rootdir import parts_of
 
-__all__ = ["pack", "pack_context", "unpack"]
+__all__ = ["fetch_archive", "pack", "pack_context", "unpack"]
+
+_CHUNK = 1024 * 1024
 
 
 def pack(source: Path, target: str, into: IO[bytes]) -> None:
-    """Write `source` as it shall lie at the absolute path `target`, owned by root. Existing directories above it are
-    not named, so they keep their owner and mode; the engine makes missing ones. Raises OSError."""
+    """Write `source` as it shall lie at the absolute path `target`, owned by root. Directories above it are not
+    named, so they keep their owner and mode; the engine makes missing ones. Raises OSError."""
     name = "/".join(parts_of(target))
     with tarfile.open(fileobj=into, mode="w", format=tarfile.PAX_FORMAT) as archive:
         if not source.is_dir():
             _add(archive, source.resolve(), name)
             return
-        entries = sorted(source.rglob("*"))
-        if not entries:
-            _add(archive, source, name)
-        for path in entries:
+        if name:
+            _add(archive, source, name)  # also replaces a link that was planted there
+        for path in sorted(source.rglob("*")):
             _add(archive, path, str(PurePosixPath(name) / path.relative_to(source).as_posix()))
 
 
@@ -83,6 +88,30 @@ def unpack(source: IO[bytes], intake: Intake) -> None:
                 _take(archive, entry, intake, known)
     except tarfile.TarError:
         intake.skip((), "over the limit: the rest was not read")
+
+
+async def fetch_archive(engine: Engine, container: str, path: str, intake: Intake, *, raw_limit: int) -> bool:
+    """Unpack a path of a container while it streams in; False when there is no such path. A thread of its own reads:
+    the shared ones must stay free for the writes that it waits for."""
+    reading, writing = os.pipe()
+    with ThreadPoolExecutor(1) as pool:
+        unpacked = asyncio.get_running_loop().run_in_executor(pool, _unpack_pipe, reading, intake)
+        try:
+            with os.fdopen(writing, "wb") as into:
+                return await engine.archive(container, path, into, limit_bytes=raw_limit)
+        finally:
+            await unpacked
+
+
+def _unpack_pipe(reading: int, intake: Intake) -> None:
+    """Unpack, then read to the end, so that the writer never waits for a reader that has given up."""
+    with os.fdopen(reading, "rb") as source:
+        try:
+            if source.peek(1):
+                unpack(source, intake)
+        finally:
+            while source.read(_CHUNK):
+                pass
 
 
 def _take(archive: tarfile.TarFile, entry: tarfile.TarInfo, intake: Intake, known: dict[str, Path]) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from windtunnel.domain.outcome import Reason
 from windtunnel.environments.cgroup import MemoryFiles, memory_files_of
-from windtunnel.environments.docker_archive import pack, unpack
+from windtunnel.environments.docker_archive import fetch_archive, pack
 from windtunnel.environments.docker_container import KILL_ALL, has_bundle, is_holder_child
 from windtunnel.environments.docker_engine import Engine
 from windtunnel.environments.docker_exec import Executor
@@ -24,7 +24,7 @@ from windtunnel.errors import AttemptFault
 __all__ = ["DockerSandbox", "remove_container"]
 
 _KILL_ROUNDS = 20
-_HEADERS_BYTES = 64 * 1024 * 1024  # room for tar headers beyond the content's own limit
+_PASSED_OVER_BYTES = 4 * 1024**3  # how much of a stream may be headers and files over the limit
 _KILLED = 137
 
 
@@ -165,13 +165,8 @@ class DockerSandbox:
     async def fetch(self, source: str, target: Path, *, limit_bytes: int) -> Fetched:
         """See the port. Works on a stopped container too."""
         intake = Intake(target, limit_bytes=limit_bytes)
-        with tempfile.TemporaryFile(dir=target.parent) as archive:
-            whole = limit_bytes + _HEADERS_BYTES
-            if not await self._engine.archive(self.id, source, archive, limit_bytes=whole):
-                return intake.result()
-            archive.seek(0)
-            await asyncio.to_thread(unpack, archive, intake)
-        return intake.result()
+        found = await fetch_archive(self._engine, self.id, source, intake, raw_limit=limit_bytes + _PASSED_OVER_BYTES)
+        return intake.result() if found else Fetched(found=False, files=0, bytes=0)
 
     async def reclaim(self, path: str) -> None:
         """See the port. Root does it itself; another user asks a container of the sandbox's own image to."""

@@ -45,7 +45,7 @@ class LocalEnvironment(DiskEnvironment):
         self._make_work_root()
         self._write_etc()
         await self._prove(bubblewrap)
-        group = await asyncio.to_thread(_trial_group)
+        group = await asyncio.to_thread(_probe_group)
         who = f"uid {SANDBOX_OWNER.uid}" if bubblewrap.drop else "the caller's user"
         return EnvironmentFacts(
             name=self.name,
@@ -97,7 +97,7 @@ class LocalEnvironment(DiskEnvironment):
         end_recorded(Path(record.scratch) / "state", record.id)
 
 
-def _trial_group() -> bool:
+def _probe_group() -> bool:
     group = OwnCgroup.make(f"windtunnel-probe-{os.getpid()}", Limits(memory_mb=64))
     if group:
         group.remove()

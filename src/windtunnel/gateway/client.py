@@ -93,6 +93,8 @@ class GatewayClient:
 
     async def shutdown(self) -> None:
         """End the process, by force after 10 s, and remove the doors. Safe to call twice."""
+        if self._session.closed:
+            return
         self._ending = True
         if self._watch is not None:
             self._watch.cancel()

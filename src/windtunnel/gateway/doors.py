@@ -86,7 +86,13 @@ class LiveDoor:
         self.directory.chmod(0o755)
         path = self.directory / "gateway.sock"
         path.unlink(missing_ok=True)
-        self._runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=1.0)
+        self._runner = web.AppRunner(
+            app,
+            handler_cancellation=True,  # a subject that goes away ends its call upstream
+            auto_decompress=False,  # a body is passed as it came
+            access_log=None,
+            shutdown_timeout=1.0,
+        )
         await self._runner.setup()
         await web.UnixSite(self._runner, path).start()
         path.chmod(0o666)

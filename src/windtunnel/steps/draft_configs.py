@@ -37,8 +37,8 @@ def draft_configs(
         config = read_config(
             directory, name=name, model=request.model, thinking=thinking, leaf=request.leaves.get(name)
         )
-        _check_subject(config, subject)
         refuse_unmetered(config)
+        _check_subject(config, subject)
         callers = resolve_callers(config, model=request.model, thinking=thinking, calls_models=may_call)
         if name in executed:
             for role, route in zip(callers.roles, callers.routes, strict=True):

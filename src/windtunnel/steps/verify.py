@@ -12,6 +12,7 @@ from pathlib import Path
 from windtunnel.domain.contract import bounded
 from windtunnel.domain.digest import to_json
 from windtunnel.domain.manifest import Manifest
+from windtunnel.domain.plain_text import plain_line
 from windtunnel.domain.plan import Plan
 from windtunnel.domain.verification import Claim, Stage, VerifyReport, claim, sum_up
 from windtunnel.errors import InputWrong, WindtunnelError
@@ -147,4 +148,4 @@ def _shown(item: Claim) -> str:
     here, files = Path.cwd(), [Path(path) for path in item.evidence[:2]]
     names = [str(path.relative_to(here) if path.is_relative_to(here) else path) for path in files]
     more = item.evidence_files - len(names)
-    return ", ".join(names) + (f" and {more} more" if more > 0 else "")
+    return plain_line(", ".join(names)) + (f" and {more} more" if more > 0 else "")

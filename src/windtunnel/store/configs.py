@@ -22,6 +22,7 @@ from windtunnel.domain.config import (
 )
 from windtunnel.domain.contract import parse_contract
 from windtunnel.domain.plan import ConfigFile
+from windtunnel.domain.replay import parse_script
 from windtunnel.domain.role import Thinking
 from windtunnel.errors import InputWrong
 from windtunnel.store.files import sha256_file
@@ -163,9 +164,15 @@ def _reaches(path: str, scripts: set[str], leaf: str | None) -> bool:
 
 
 def _script(directory: Path, script: str) -> str:
-    if Path(script).is_absolute() or ".." in Path(script).parts or not (directory / script).is_file():
+    where = directory / script
+    if Path(script).is_absolute() or ".." in Path(script).parts or not where.is_file():
         raise InputWrong(f"{directory / 'config.toml'}: no replay script {script!r} inside the config. Add the file.")
-    return _checked(directory / script, directory)
+    checked = _checked(where, directory)
+    try:
+        parse_script(_bytes(where))
+    except (ValueError, RecursionError) as error:
+        raise InputWrong(f"{where}: not a replay script: {error}. Mend the file.") from error
+    return checked
 
 
 def _sort_out(directory: Path, leaf: str | None) -> tuple[list[str], list[str]]:

@@ -139,7 +139,7 @@ class RunLog:
 
     def _with_activity(self, cell: Active) -> Active:
         at, text = self._activity.get(cell.cell_id, ("", ""))
-        if at <= cell.last_activity_at:  # the phase's own beginning is the later sign
+        if at < cell.last_activity_at:  # the phase's own beginning is the later sign
             return cell
         return msgspec.structs.replace(cell, last_activity_at=at, activity=text)
 

@@ -43,6 +43,11 @@ class LaunchContext:
     inputs_in: str
     box_in: str
 
+    @property
+    def own_root(self) -> bool:
+        """Whether contract paths are real ones for a process in the sandbox (docker, local); not so in `plain`."""
+        return self.inputs_in == "/windtunnel/in"
+
 
 @dataclass(frozen=True)
 class Launch:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from windtunnel.subjects.bundle import bundle_for
+from windtunnel.subjects.config_files import copy_tree
 from windtunnel.subjects.interface import Account, Launch, LaunchContext
 
 __all__ = ["SOLUTION", "Oracle"]
@@ -28,13 +29,13 @@ class Oracle:
         return bundle_for(self.name, self.version).path
 
     def launch(self, context: LaunchContext) -> Launch:
-        """The solution is the only subject's input that comes from the task's hidden half."""
-        return Launch(
-            protocol="exit",
-            argv=("bash", f"{SOLUTION}/solve.sh"),
-            env=context.task.solution_env,
-            placed={context.task_dir / "solution": SOLUTION},
-        )
+        """The solution is the only subject's input that comes from the task's hidden half. Where a sandbox has no root
+        of its own there is no /solution: it runs from the inputs then."""
+        solution, env = context.task_dir / "solution", context.task.solution_env
+        if context.own_root:
+            return Launch(protocol="exit", argv=("bash", f"{SOLUTION}/solve.sh"), env=env, placed={solution: SOLUTION})
+        copy_tree(solution, context.stage / "solution")
+        return Launch(protocol="exit", argv=("bash", f"{context.inputs_in}/solution/solve.sh"), env=env)
 
     def account(self, box: Path) -> Account:
         """It keeps none."""

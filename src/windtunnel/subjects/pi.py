@@ -135,8 +135,7 @@ def _stage_agent(folder: Path, overlaid: Overlay) -> None:
 
 def _writable(context: LaunchContext) -> str:
     """One constant path where the sandbox has a root of its own (the agent can see it); else beside its inputs."""
-    own_root = context.inputs_in.startswith("/windtunnel/")
-    return "/tmp/windtunnel" if own_root else f"{context.inputs_in}.writable"
+    return "/tmp/windtunnel" if context.own_root else f"{context.inputs_in}.writable"
 
 
 def _argv(context: LaunchContext) -> tuple[str, ...]:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from windtunnel.domain.cell import Cell, container_name, folder, model_leaf
@@ -18,6 +18,7 @@ def name(key: tuple[Cell, int, str, str]) -> str:
     return container_name(cell, attempt=attempt, run_id=run_id, part=part)
 
 
+@settings(deadline=None)
 @given(KEYS)
 @example((Cell(task="t" * 300, config="../x y:z", rep=0), 1, "r", "subject"))
 @example((Cell(task="🛩", config="é", rep=0), 1, "r", "subject"))
@@ -27,6 +28,7 @@ def test_a_container_name_is_one_that_engines_take(key: tuple[Cell, int, str, st
     assert f"-r{key[0].rep}-" in name(key)
 
 
+@settings(deadline=None)
 @given(KEYS, KEYS)
 @example(
     (Cell(task="a-b", config="c", rep=0), 1, "r", "subject"), (Cell(task="b", config="c-a", rep=0), 1, "r", "subject")
@@ -41,6 +43,7 @@ def test_two_things_never_share_a_container_name(
     assert (name(one) == name(other)) == (one == other)
 
 
+@settings(deadline=None)
 @given(NAMES)
 @example("..")
 @example("_runs")

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from windtunnel.domain.digest import canonical, decode, identity, sha256_bytes, to_json, to_line
@@ -22,12 +22,14 @@ VALUES = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(VALUES)
 def test_every_form_reads_back_as_what_was_written(value: Any) -> None:
     for form in (canonical, to_line, to_json):
         assert decode(form(value), object) == value
 
 
+@settings(deadline=None)
 @given(st.dictionaries(TEXT, VALUES, max_size=6))
 def test_the_order_of_keys_does_not_matter(value: dict[str, Any]) -> None:
     turned = dict(reversed(list(value.items())))
@@ -35,6 +37,7 @@ def test_the_order_of_keys_does_not_matter(value: dict[str, Any]) -> None:
     assert identity(turned) == identity(value)
 
 
+@settings(deadline=None)
 @given(VALUES)
 def test_a_line_is_one_line_of_utf8(value: Any) -> None:
     line = to_line(value)
@@ -42,6 +45,7 @@ def test_a_line_is_one_line_of_utf8(value: Any) -> None:
     line.decode("utf-8")
 
 
+@settings(deadline=None)
 @given(VALUES)
 def test_canonical_has_no_white_space_outside_texts(value: Any) -> None:
     assert canonical(value) == canonical(json.loads(canonical(value)))

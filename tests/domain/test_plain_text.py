@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from windtunnel.domain.plain_text import plain_line, plain_text
@@ -27,6 +27,7 @@ def test_escapes_and_controls_go_and_text_stays(raw: str, plain: str) -> None:
     assert plain_text(raw) == plain
 
 
+@settings(deadline=None)
 @given(ANYTHING)
 def test_nothing_that_steers_a_terminal_is_left(text: str) -> None:
     plain = plain_text(text)

@@ -12,8 +12,8 @@ from typing import Any
 import aiohttp
 import pytest
 from aiohttp import web
+from gateway_house import KEY, Build, House, chat_body, upstream_of
 
-from conftest import KEY, Build, House, chat_body, upstream_of
 from windtunnel.domain.role import Bounds
 from windtunnel.domain.wire import Tokens
 
@@ -227,11 +227,11 @@ async def test_a_bound_on_tokens_counts_what_was_used(build: Build) -> None:
 
 
 async def test_a_bound_on_concurrency_holds_while_a_call_is_in_flight(build: Build) -> None:
-    async with build([{"text": "begin", "hang": True}], bounds=Bounds(max_concurrency=1)) as house:
-        async with house.ask() as first:
-            await first.content.readany()
-            async with house.ask() as second:
-                assert second.status == 403
+    turns = [{"text": "begin", "hang": True}]
+    async with build(turns, bounds=Bounds(max_concurrency=1)) as house, house.ask() as first:
+        await first.content.readany()
+        async with house.ask() as second:
+            assert second.status == 403
 
 
 async def test_a_client_that_goes_away_is_recorded(build: Build) -> None:

@@ -18,8 +18,8 @@ import aiohttp
 import psutil
 import pytest
 from aiohttp import web
+from gateway_house import KEY, TOKEN, Build, chat_body, environment, start_file_for, upstream_of
 
-from conftest import KEY, TOKEN, Build, chat_body, environment, start_file_for, upstream_of
 from windtunnel.domain.digest import to_json
 from windtunnel.errors import AttemptFault, PreflightFailed
 from windtunnel.gateway.client import GatewayClient

@@ -74,7 +74,7 @@ def _mended(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     shutil.copytree(tree.root, tmp_path / "kept", symlinks=True)
     yield
     shutil.rmtree(tree.root)
-    shutil.copytree(tmp_path / "kept", tree.root, symlinks=True)
+    (tmp_path / "kept").rename(tree.root)
 
 
 async def test_a_truthful_run_passes_with_a_file_on_every_line(tree: RunTree) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from windtunnel.errors import FileDamaged
@@ -74,6 +74,7 @@ print(written, refused)
     assert path.read_bytes() == (b"x" * 98 + b"\n") * 10
 
 
+@settings(deadline=None)
 @given(st.lists(st.binary(max_size=8).map(lambda b: b.replace(b"\n", b"")), max_size=5), st.binary(max_size=8))
 def test_repair_cuts_exactly_the_torn_tail(lines: list[bytes], tail: bytes) -> None:
     import tempfile

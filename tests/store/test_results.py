@@ -4,6 +4,7 @@ import json
 import multiprocessing
 import os
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -198,9 +199,7 @@ def test_an_attempt_without_a_result_is_sealed_for_itself(cell: CellDir) -> None
 
 
 @settings(max_examples=50, deadline=None)
-@given(
-    st.lists(st.binary(min_size=1, max_size=12).filter(lambda n: not set(n) & set(b"\0/") and n not in (b".", b"..")))
-)
+@given(st.lists(FILE_NAMES))
 def test_any_file_name_survives_the_manifest(names: list[bytes]) -> None:
     with tempfile.TemporaryDirectory() as directory:
         cell = CellDir(Path(directory))
@@ -276,3 +275,34 @@ def test_the_index_is_made_from_the_cells_and_names_damaged_ones(cell: CellDir, 
     assert (first["result_path"], first["task"], first["reward_binary"]) == ("a/t1/rep0/result.json", "t1", 1)
     assert first["result_sha256"] == sha256_file(cell.result)
     assert second["result_path"] == "a/t2/rep0/result.json" and "damaged" in second
+
+
+def test_a_full_disk_while_publishing_keeps_the_former_result(cell: CellDir) -> None:
+    published(cell)
+    before = cell.result.read_bytes()
+    code = """
+import resource, sys
+from pathlib import Path
+from run_builders import a_result
+from windtunnel.store.layout import CellDir
+from windtunnel.store.results import new_attempt, publish
+cell = CellDir(Path(sys.argv[1]))
+number, _ = new_attempt(cell)
+resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+try:
+    publish(cell, number, a_result(attempt=number))
+except OSError:
+    print("refused")
+"""
+    path = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(cell.root)],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": path},
+    )
+
+    assert done.stdout == "refused\n", done.stderr
+    assert cell.result.read_bytes() == before
+    assert read_result(cell.result).attempt == 1
+    assert not [path for path in cell.root.iterdir() if path.name.startswith(".")]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,10 +17,13 @@ from windtunnel.subjects.bundle_content import locked_versions
 
 
 @pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     folder = tmp_path / "bundles"
     monkeypatch.setenv("WINDTUNNEL_BUNDLES", str(folder))
-    return folder
+    yield folder
+    if folder.exists():  # a bundle is read-only and holds a whole Node
+        subprocess.run(["chmod", "-R", "u+w", str(folder)], check=True)
+        shutil.rmtree(folder)
 
 
 def tree(root: Path) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 import uuid
@@ -108,50 +107,53 @@ def graded(folder: Path) -> Graded | Ungraded:
 OWN = "chmod -R a+rwX /logs"
 
 
+CONTROLS = (("true", 0), ("sh /solution/solve.sh", 1))
+
+
 @pytest.mark.engine
-@pytest.mark.parametrize(("work", "score"), [("sh /solution/solve.sh", 1), ("true", 0)], ids=["oracle", "nop"])
 @pytest.mark.parametrize("binary", [False, True], ids=["text", "binary"])
 def test_deepswe_v11_grades_a_patch_in_its_own_container(
-    tmp_path: Path, names: Callable[[str], str], work: str, score: int, binary: bool
+    tmp_path: Path, names: Callable[[str], str], binary: bool
 ) -> None:
     task = deepswe_v11(tmp_path, binary=binary)
     agent, verifier = names("agent"), names("verifier")
     build(agent, task / "environment")
     build(verifier, task / "tests")
-    (tmp_path / "logs" / "verifier").mkdir(parents=True)
     collect = read_task(task).collect[0].command
 
-    in_container(agent, f"{work} && {collect}; {OWN}", (task / "solution", "/solution"), (tmp_path / "logs", "/logs"))
-    in_container(verifier, f"sh /tests/test.sh; {OWN}", (tmp_path / "logs", "/logs"))
-    found = graded(tmp_path / "logs" / "verifier")
+    for work, score in CONTROLS:
+        logs = tmp_path / f"logs{score}"
+        (logs / "verifier").mkdir(parents=True)
+        in_container(agent, f"{work} && {collect}; {OWN}", (task / "solution", "/solution"), (logs, "/logs"))
+        in_container(verifier, f"sh /tests/test.sh; {OWN}", (logs, "/logs"))
+        found = graded(logs / "verifier")
 
-    assert isinstance(found, Graded)
-    assert found.reward_binary == score
-    assert found.detail["p2p"] == 1.0
-    assert found.detail["f2p"] == float(score)
-    assert found.tests is not None
-    assert json.loads((tmp_path / "logs/verifier/reward.json").read_text())["f2p_total"] == 2 + binary
+        assert isinstance(found, Graded)
+        assert (found.reward_binary, found.detail["p2p"], found.detail["f2p"]) == (score, 1.0, float(score))
+        assert found.detail["f2p_total"] == 2 + binary
+        assert found.tests is not None
 
 
 @pytest.mark.engine
-@pytest.mark.parametrize(("work", "score"), [("sh /solution/solve.sh", 1), ("true", 0)], ids=["oracle", "nop"])
 @pytest.mark.parametrize("make", [deepswe_v1, shared_no_git], ids=lambda make: make.__name__)
 def test_shared_tasks_are_graded_where_the_work_was_done(
-    tmp_path: Path, names: Callable[[str], str], work: str, score: int, make: Callable[[Path], Path]
+    tmp_path: Path, names: Callable[[str], str], make: Callable[[Path], Path]
 ) -> None:
     task = make(tmp_path)
     agent = names("shared")
     build(agent, task / "environment")
-    (tmp_path / "logs").mkdir()
-    places = [(task / "solution", "/solution"), (task / "tests", "/tests"), (tmp_path / "logs", "/logs")]
 
-    in_container(agent, f"{work}; sh /tests/test.sh; {OWN}", *places)
-    found = graded(tmp_path / "logs" / "verifier")
+    for work, score in CONTROLS:
+        logs = tmp_path / f"logs{score}"
+        logs.mkdir()
+        places = [(task / "solution", "/solution"), (task / "tests", "/tests"), (logs, "/logs")]
+        in_container(agent, f"{work}; sh /tests/test.sh; {OWN}", *places)
+        found = graded(logs / "verifier")
 
-    assert isinstance(found, Graded)
-    assert found.reward_binary == score
-    assert found.tests is not None
-    assert (found.tests.failed == 0) is bool(score)
+        assert isinstance(found, Graded)
+        assert found.reward_binary == score
+        assert found.tests is not None
+        assert (found.tests.failed == 0) is bool(score)
 
 
 @pytest.mark.engine

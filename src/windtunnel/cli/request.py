@@ -79,7 +79,9 @@ def _what(old_names: bool) -> list[Callable[[F], F]]:
         _option(*subject, "subject", default=None, metavar="NAME[@VERSION]", help="Agent product. [default: pi]"),
         _option("--model", metavar="PROVIDER/MODEL", help="The executor's model; required for subjects that call one."),
         _option(
-            "--thinking", type=click.Choice([level.value for level in Thinking]), help="Reasoning level. [default: high; off without --model]"
+            "--thinking",
+            type=click.Choice([level.value for level in Thinking]),
+            help="Reasoning level. [default: high; off without --model]",
         ),
         _option("--configs", required=True, metavar="A,B", help="Configs to run, by name or path."),
         _option("--baseline-config", metavar="NAME", help="What others are compared with. [default: the first]"),

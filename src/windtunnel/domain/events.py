@@ -45,7 +45,8 @@ STATE_CHANGING = frozenset(Kind) - {Kind.ATTEMPT_PHASE}
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """One line. `ts`: UTC with milliseconds and Z. `fields`: the event's own facts, flattened on disk.
+    """One line. `ts`: UTC with milliseconds and Z. `fields`: the event's own facts, flattened on disk; typed in
+    event_fields.py, from which the strict JSON Schema is made.
 
     Fields by kind (cell = cell id `task/config/rep0`):
     cell_started, cell_skipped{reason}, attempt_started{attempt}, attempt_phase{attempt, phase},

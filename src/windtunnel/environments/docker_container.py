@@ -28,7 +28,11 @@ marked() {
   done < "$1/environ"
   return 1
 }
-session() { IFS= read -r stat < "$1/stat" || return 1; set -- ${stat##*) }; echo "$4"; }
+session() {
+  IFS= read -r stat < "$1/stat" || return 1
+  set -- ${stat##*) }
+  [ "$1" != Z ] && echo "$4"
+}
 sids=' '
 for round in 1 2 3 4 5 6 7 8; do
   ended=

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from windtunnel.errors import AttemptFault
 __all__ = ["DockerSandbox", "remove_container"]
 
 _KILL_ROUNDS = 20
-_PASSED_OVER_BYTES = 4 * 1024**3  # how much of a stream may be headers and files over the limit
+_PASSED_OVER_BYTES = 2 * 1024**3  # how much of a stream may be headers and files over the limit
 _KILLED = 137
 
 
@@ -121,29 +122,32 @@ class DockerSandbox:
         if self._stopped or not await self._is_running():
             self._stopped = True
             return
-        for attempt in range(_KILL_ROUNDS):
-            if not await self._kill_all(attempt):
-                break
-            if await self._only_holder():
-                return
-        await self._stop()
+        if not await self._end_from_inside():
+            await self._stop()
 
-    async def _kill_all(self, attempt: int) -> bool:
-        """One round from inside, by the two ways in turn; False when no exec is possible any more."""
+    async def _end_from_inside(self) -> bool:
+        """KILL everything by the ways there are, in turn; False when something withstands them all."""
         ways = KILL_ALL if has_bundle(self.spec) else KILL_ALL[1:]
-        try:
-            return await self._executor.quiet(ways[attempt % len(ways)], user="0", timeout_s=10) is not None
-        except AttemptFault:
-            return False
+        withstood: Counter[str] = Counter()
+        for attempt in range(_KILL_ROUNDS):
+            try:
+                await self._executor.quiet(ways[attempt % len(ways)], user="0", timeout_s=10)
+                survivors = await self._survivors()
+            except AttemptFault:
+                survivors = {"no exec is possible"}
+            if not survivors:
+                return True
+            withstood.update(survivors)
+            if max(withstood.values()) > len(ways):
+                return False
+        return False
 
-    async def _only_holder(self) -> bool:
-        try:
-            found = await self._engine.top(self.id)
-        except AttemptFault:
-            return False
+    async def _survivors(self) -> set[str]:
+        """Pids of what is neither the holder, nor its sleep, nor dead already."""
+        found = await self._engine.top(self.id)
         others = [row for row in found if row["pid"] != str(self._pid) and not row["stat"].startswith("Z")]
         own = [row for row in others if row["ppid"] == str(self._pid) and is_holder_child(row["command"])]
-        return len(others) == len(own) <= 1
+        return {row["pid"] for row in others} - {row["pid"] for row in own[:1]}
 
     async def _is_running(self) -> bool:
         async with self._engine.bounded("inspect", 60):

@@ -102,7 +102,7 @@ class GatewayClient:
             self._watch = None
         async with self._restarting:
             with contextlib.suppress(aiohttp.ClientError, OSError, TimeoutError, ValueError, _Unwilling):
-                await self._request("/shutdown", {}, dict, timeout_s=2.0)
+                await self._request("/shutdown", {}, dict, timeout_s=_STOP_S)
             await self._end_process(_STOP_S)
         await self._session.close()
         shutil.rmtree(self._start.door_root, ignore_errors=True)
@@ -129,7 +129,7 @@ class GatewayClient:
             said = await answer.read()
             if answer.status != 200:
                 reason = "disk_full" if answer.status == 507 else "gateway_lost"
-                raise _Unwilling(reason, said.decode("utf-8", "replace").strip()[:300])
+                raise _Unwilling(reason, str(decode(said, dict).get("error"))[:300])
             return decode(said, type_)
 
     async def _keep_alive(self) -> None:

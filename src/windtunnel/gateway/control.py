@@ -24,7 +24,7 @@ from windtunnel.gateway.interface import Door, StartFile
 from windtunnel.gateway.search import search
 from windtunnel.gateway.secrets import Secrets
 
-__all__ = ["NONCE_HEADER", "Identity", "KeyOnly", "SearchOrder", "control_app"]
+__all__ = ["NONCE_HEADER", "Control", "Identity", "KeyOnly", "SearchOrder", "control_app"]
 
 T = TypeVar("T")
 NONCE_HEADER = "X-Windtunnel-Nonce"
@@ -53,45 +53,52 @@ class SearchOrder(msgspec.Struct, frozen=True, kw_only=True):
     root: str
 
 
-def control_app(
-    start: StartFile, doors: Doors, secrets: Secrets, *, restarts: int, touched: Callable[[], None], stop: asyncio.Event
-) -> web.Application:
-    """The application. `touched` is called for every good request: a supervisor is there. `stop` ends the process."""
-    identity = Identity(
-        run_id=start.run_id,
-        plan_identity=start.plan_identity,
-        nonce=start.nonce,
-        pid=os.getpid(),
-        restarts=restarts,
-    )
+class Control:
+    """Answers the control requests. `stop` ends the process."""
 
-    async def who(_: web.Request) -> web.Response:
-        return _json(identity)
+    def __init__(self, start: StartFile, doors: Doors, secrets: Secrets, restarts: int, stop: asyncio.Event) -> None:
+        self._doors = doors
+        self._secrets = secrets
+        self._stop = stop
+        self._identity = Identity(
+            run_id=start.run_id,
+            plan_identity=start.plan_identity,
+            nonce=start.nonce,
+            pid=os.getpid(),
+            restarts=restarts,
+        )
 
-    async def open_door(request: web.Request) -> web.Response:
-        return _json(await doors.open(await _body(request, Door)))
+    async def identity(self, _: web.Request) -> web.Response:
+        return _json(self._identity)
 
-    async def close_door(request: web.Request) -> web.Response:
-        return _json(await doors.close((await _body(request, KeyOnly)).key))
+    async def open(self, request: web.Request) -> web.Response:
+        return _json(await self._doors.open(await _body(request, Door)))
 
-    async def checks(request: web.Request) -> web.Response:
-        return _json(doors.checks((await _body(request, KeyOnly)).key))
+    async def close(self, request: web.Request) -> web.Response:
+        return _json(await self._doors.close((await _body(request, KeyOnly)).key))
 
-    async def find(request: web.Request) -> web.Response:
+    async def checks(self, request: web.Request) -> web.Response:
+        return _json(self._doors.checks((await _body(request, KeyOnly)).key))
+
+    async def search(self, request: web.Request) -> web.Response:
         order = await _body(request, SearchOrder)
-        return _json(await asyncio.to_thread(search, Path(order.root), secrets))
+        return _json(await asyncio.to_thread(search, Path(order.root), self._secrets))
 
-    async def shutdown(_: web.Request) -> web.Response:
-        stop.set()
+    async def shutdown(self, _: web.Request) -> web.Response:
+        await self._doors.close_all()
+        self._stop.set()
         return _json({"stopping": True})
 
-    app = web.Application(middlewares=[_guard(start.nonce, touched)], client_max_size=16 * 1024 * 1024)
-    app.router.add_get("/identity", who)
-    app.router.add_post("/doors", open_door)
-    app.router.add_post("/doors/close", close_door)
-    app.router.add_post("/checks", checks)
-    app.router.add_post("/search", find)
-    app.router.add_post("/shutdown", shutdown)
+
+def control_app(control: Control, nonce: str, touched: Callable[[], None]) -> web.Application:
+    """The application. `touched` is called for every request with the right nonce: a supervisor is there."""
+    app = web.Application(middlewares=[_guard(nonce, touched)], client_max_size=16 * 1024 * 1024)
+    app.router.add_get("/identity", control.identity)
+    app.router.add_post("/doors", control.open)
+    app.router.add_post("/doors/close", control.close)
+    app.router.add_post("/checks", control.checks)
+    app.router.add_post("/search", control.search)
+    app.router.add_post("/shutdown", control.shutdown)
     return app
 
 

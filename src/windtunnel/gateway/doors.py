@@ -170,6 +170,12 @@ class Doors:
                 raise DoorBroken(f"{live.door.wire}: not every record could be written, the disk is full")
             return said
 
+    async def close_all(self) -> None:
+        """The run is over: end every door, whatever becomes of its records, and forget them."""
+        for key in list(self._live):
+            with contextlib.suppress(DoorBroken):
+                await self.close(key)
+
     def checks(self, key: str) -> list[RouteCheck]:
         """Route checks that came through a door, open or closed."""
         live = self._live.get(key)

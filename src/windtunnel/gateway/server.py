@@ -16,7 +16,7 @@ from aiohttp import web
 from windtunnel.domain.digest import to_json
 from windtunnel.errors import FileDamaged
 from windtunnel.gateway.capture import Capture
-from windtunnel.gateway.control import control_app
+from windtunnel.gateway.control import Control, control_app
 from windtunnel.gateway.doors import Doors
 from windtunnel.gateway.forward import open_session
 from windtunnel.gateway.interface import GatewayFacts, StartFile
@@ -66,7 +66,7 @@ async def serve(start: StartFile, environment: Mapping[str, str]) -> None:
         proxy = Proxy(upstreams, secrets, session, Capture(start.capture, secrets))
         doors = Doors(Path(start.door_root), Path(start.doors_file), proxy.app_for)
         await doors.restore()
-        app = control_app(start, doors, secrets, restarts=restarts, touched=life.touch, stop=stop)
+        app = control_app(Control(start, doors, secrets, restarts, stop), start.nonce, life.touch)
         runner = await _listen(app, Path(start.control_socket))
         write_atomic(_facts_path(start), to_json(_facts(start, restarts)), mode=0o600)
         _LOG.info("serving, restart %d", restarts)

@@ -60,6 +60,7 @@ class Work:
     image: Image | None = None
     verifier_image: Image | None = None
     sandbox: Sandbox | None = None
+    snapshot: Image | None = None
     exit: ExitRecord | None = None
     driver_killed: bool = False
     overdue: bool = False

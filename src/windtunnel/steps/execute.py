@@ -123,7 +123,7 @@ async def _attempt(bench: Bench, cell: Cell, number: int, directory: AttemptDir)
         write_attempt(directory, msgspec.structs.replace(record, outcome=stopped, finished_at=utc_now()))
         raise
     finally:
-        bench.later(_clean(work, handed))
+        bench.later(_clean(work))
 
 
 async def _subject_part(work: Work) -> HandOver:
@@ -178,13 +178,13 @@ async def _finish(
     return result
 
 
-async def _clean(work: Work, handed: HandOver | None) -> None:
+async def _clean(work: Work) -> None:
     """Remove what the attempt left in the environment; runs after the worker's slot is free."""
     await asyncio.gather(*work.cleanup, return_exceptions=True)
     if work.sandbox is not None:
         await work.sandbox.remove()
-    if handed is not None:
-        await work.bench.environment.remove_image(handed.snapshot)
+    if work.snapshot is not None:
+        await work.bench.environment.remove_image(work.snapshot)
     with suppress(OSError):
         shutil.rmtree(work.scratch)
 

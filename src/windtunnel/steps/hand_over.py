@@ -67,6 +67,7 @@ async def collect(work: Work, sandbox: Sandbox, before: Before) -> HandOver:
         snapshot = await sandbox.snapshot(
             work.name("snapshot"), work.bench.labels(work.cell, attempt=work.number, part="snapshot")
         )
+        work.snapshot = snapshot  # also when collecting fails, somebody has to remove it
         work.cleanup.append(asyncio.create_task(sandbox.remove()))
         collector = await _open_collector(work, snapshot)
         try:

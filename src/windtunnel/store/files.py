@@ -8,6 +8,7 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -101,10 +102,15 @@ def read_lines(path: Path) -> Iterator[bytes]:
                 yield line
 
 
+@cache
+def _newest_schema(type_: type) -> object:
+    fields = msgspec.structs.fields(type_) if issubclass(type_, msgspec.Struct) else ()
+    return next((f.default for f in fields if f.name == "schemaVersion"), None)
+
+
 def _refuse_newer(path: Path, value: Any, type_: type) -> None:
     """A file of a newer schema is refused by its number: what its fields mean is not known here."""
-    fields = msgspec.structs.fields(type_) if issubclass(type_, msgspec.Struct) else ()
-    newest = next((f.default for f in fields if f.name == "schemaVersion"), None)
+    newest = _newest_schema(type_)
     found = value.get("schemaVersion") if isinstance(value, dict) else None
     if isinstance(newest, int) and isinstance(found, int) and found > newest:
         raise FileDamaged(

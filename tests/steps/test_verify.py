@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from builders import a_plan
-from run_trees import RunTree, a_tree, invalid, run_cell, tree_of, written_plan
+from run_trees import RunTree, a_tree, invalid, run_cell, tree_of, written_config, written_plan
 from windtunnel.domain.cell import Cell
 from windtunnel.domain.contract import Verdict
 from windtunnel.domain.digest import to_json, to_line
@@ -34,7 +34,7 @@ from windtunnel.store.event_log import read_events
 from windtunnel.store.files import read_json, sha256_file
 from windtunnel.store.index import rebuild_index
 from windtunnel.store.layout import RunDir
-from windtunnel.store.results import publish
+from windtunnel.store.results import new_attempt, publish
 from windtunnel.store.run_log import RunLog
 from windtunnel.store.sealing import seal
 
@@ -507,6 +507,32 @@ async def test_a_crash_between_an_event_and_its_tracker_line_is_no_lie(tmp_path:
 
     drop_line(tree.run.log, -2)
     assert len(failing(await check(tree))) == 1
+
+
+async def test_a_crash_before_an_attempts_first_event_is_no_hidden_attempt(tmp_path: Path) -> None:
+    """Its directory is there and empty. With anything in it, it is an attempt that the events do not tell of."""
+    tree = a_tree(tmp_path / "w", until="paused")
+    cell = tree.dir("t1/b/rep1")
+    cell.root.mkdir(parents=True)
+    new_attempt(cell)
+    with RunLog.open(tree.run, manifest_of_tree(tree)) as log:
+        log.event(Kind.RUN_RESUMED)
+        run_cell(tree, log, tree.cells["t1/b/rep1"])
+        log.event(Kind.RUN_COMPLETED)
+    rebuild_index(tree.index.parent)
+
+    assert failing(await check(tree)) == []
+
+    cell.attempt(1).wire.write_bytes(b"")
+    assert any("attempts in the tree" in line for line in failing(await check(tree)))
+
+
+async def test_a_subject_without_a_model_role_passes_without_calls(tmp_path: Path) -> None:
+    config = written_config(tmp_path / "w", "a", roles=(), routes=(), contract={})
+
+    report = await check(a_tree(tmp_path / "w", configs=(config,), model=None, thinking="off"))
+
+    assert report.passed, report_text(report)
 
 
 async def test_the_report_is_kept_as_it_was_printed(tree: RunTree) -> None:

@@ -29,6 +29,7 @@ class AttemptAudit:
     events: Iterable[Event]
     ended: bool
     begun: dict[str, set[int]] = field(init=False)
+    resumed: bool = field(init=False, default=False)
     agree: Tally = field(default_factory=lambda: Tally("attempts in the tree are those of the events", "cells"))
     record: Tally = field(default_factory=lambda: Tally("attempt.json agrees with result.json", "cells"))
     searched: Tally = field(default_factory=lambda: Tally("secret search of the attempt is clean", "attempts"))
@@ -37,6 +38,7 @@ class AttemptAudit:
     def __post_init__(self) -> None:
         self.begun = defaultdict(set)
         for event in self.events:
+            self.resumed = self.resumed or event.event is Kind.RUN_RESUMED
             number = event.fields.get("attempt")
             if event.event in _BEGAN and isinstance(number, int):
                 self.begun[str(event.fields.get("cell"))].add(number)
@@ -45,6 +47,7 @@ class AttemptAudit:
         there = dict(_attempts(seen))
         ours = {number for number, record in there.items() if record is None or record.run_id == self.plan.run_id}
         begun, which = self.begun.get(seen.cell.id, set()), seen.cell.id
+        ours -= {n for n in ours - begun if self.resumed and _never_began(seen.dir.attempt(n))}
         if ours == begun and set(there) == set(range(1, len(there) + 1)):
             if there:
                 self.agree.held(seen.dir.attempt(max(there)).record)
@@ -106,3 +109,9 @@ def _attempts(seen: SeenCell) -> Iterator[tuple[int, AttemptRecord | None]]:
             yield number, read_json(AttemptDir(root).record, AttemptRecord)
         except (FileNotFoundError, FileDamaged, NotADirectoryError):
             yield number, None
+
+
+def _never_began(attempt: AttemptDir) -> bool:
+    """Cut by a crash between its directory and its first event: no call was made and nothing was written in it."""
+    parts = (attempt.box, attempt.logs, attempt.session, attempt.artifacts, attempt.verifier, attempt.initial_context)
+    return not attempt.wire.exists() and not any(part.is_dir() and any(part.iterdir()) for part in parts)

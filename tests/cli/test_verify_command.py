@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -110,7 +109,3 @@ def test_a_directory_that_is_no_cell_is_refused(tree: RunTree, windtunnel: Comma
 
     assert code == 1
     assert "is not a cell" in err
-
-
-def test_the_verify_command_loads_no_adapter_before_it_is_needed() -> None:
-    assert "aiodocker" not in sys.modules or "windtunnel.environments.docker" in sys.modules

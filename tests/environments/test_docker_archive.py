@@ -111,7 +111,7 @@ def test_a_file_replaces_a_directory_never_and_a_name_twice_means_the_last(tmp_p
     assert any(line.startswith("y:") for line in done.skipped)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200, deadline=None, database=None)
 @given(data=st.data())
 def test_no_archive_writes_outside_the_target(tmp_path_factory, data: st.DataObject) -> None:  # type: ignore[no-untyped-def]
     part = st.sampled_from(["a", "b", "..", ".", "", "x" * 300, "\udcff", "é", "c\x1b[2J"])

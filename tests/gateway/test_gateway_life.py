@@ -89,6 +89,7 @@ async def test_a_control_call_finds_a_gateway_again_that_was_just_killed(build: 
     async with build() as house:
         async with house.ask() as answer:
             await answer.read()
+        await _until(lambda: len(house.ended) == 1)
         os.kill(house.client.pid, signal.SIGKILL)
 
         closed = await house.client.close(house.door.key)
@@ -317,9 +318,10 @@ async def test_a_torn_last_record_is_cut_off_at_a_restart(build: Build) -> None:
     async with build() as house:
         async with house.ask() as answer:
             await answer.read()
+        await _until(lambda: len(house.ended) == 1)
         os.kill(house.client.pid, signal.SIGSTOP)
-        with Path(house.door.wire).open("ab") as wire:
-            wire.write(b'{"event":"call_started","ca')
+        wire = Path(house.door.wire)
+        wire.write_bytes(wire.read_bytes() + b'{"event":"call_started","ca')
         os.kill(house.client.pid, signal.SIGKILL)
 
         closed = await house.client.close(house.door.key)

@@ -14,16 +14,16 @@ from workspace import Workspace, end_processes_of, remove_tree
 @pytest.fixture
 def plain(tmp_path: Path) -> Iterator[Workspace]:
     """A workspace for what does not depend on the environment."""
-    yield from _workspace(tmp_path, "plain")
+    yield from open_workspace(tmp_path, "plain")
 
 
 @pytest.fixture(params=["plain", pytest.param("local", marks=pytest.mark.sandbox)])
 def workspace(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Workspace]:
     """A workspace for what must hold in every environment."""
-    yield from _workspace(tmp_path, request.param)
+    yield from open_workspace(tmp_path, request.param)
 
 
-def _workspace(tmp_path: Path, environment: str) -> Iterator[Workspace]:
+def open_workspace(tmp_path: Path, environment: str) -> Iterator[Workspace]:
     """Sockets have short names only: what the product puts into the temporary directory gets a short one of its own."""
     short = Path(tempfile.mkdtemp(prefix="wtj-"))
     root = Path(tempfile.mkdtemp(prefix="journey-", dir=tmp_path))

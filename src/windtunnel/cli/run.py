@@ -17,6 +17,7 @@ import click
 from windtunnel import __version__
 from windtunnel.cli.workshop import open_bench
 from windtunnel.domain.digest import to_json
+from windtunnel.domain.events import Kind
 from windtunnel.domain.manifest import Confirmation, Launched, Manifest, manifest_of
 from windtunnel.domain.plan import Plan
 from windtunnel.domain.verification import VerifyReport
@@ -38,7 +39,9 @@ __all__ = ["run_command", "run_plan"]
 
 @click.command("run")
 @click.argument("plan", type=click.Path(path_type=Path))
-@click.option("--confirm", metavar="IDENTITY", help="The plan's identity, sha256:<64 hex>: a person's yes to exactly it.")
+@click.option(
+    "--confirm", metavar="IDENTITY", help="The plan's identity, sha256:<64 hex>: a person's yes to exactly it."
+)
 @click.option("--yes", is_flag=True, help="Confirm without the identity; only for plans without a second role.")
 @click.option("--operator", default=None, help="Who confirms; default: the login name.")
 @click.option("--detach", is_flag=True, help="Not built yet.")
@@ -76,7 +79,7 @@ def _ask(receipt: str) -> str:
 
 
 def _own(run: RunDir, plan: Plan) -> OwnerLock:
-    """Take the run's lock. Raises InputWrong for a living owner, a directory of another plan, a tree that is read-only."""
+    """Take the run's lock. Raises InputWrong for a living owner, another plan's directory, a read-only tree."""
     try:
         run.root.mkdir(parents=True, exist_ok=True)
         lock = OwnerLock.take(run)
@@ -85,8 +88,8 @@ def _own(run: RunDir, plan: Plan) -> OwnerLock:
     if run.plan.exists() and read_plan(run.plan).planIdentity != plan.planIdentity:
         lock.close()
         raise InputWrong(
-            f"{run.root} belongs to another plan ({read_plan(run.plan).planIdentity}); plan again with another --run-id "
-            "(or with --existing quarantine to set its cells aside)"
+            f"{run.root} belongs to another plan ({read_plan(run.plan).planIdentity}); plan again with another "
+            "--run-id (or with --existing quarantine to set its cells aside)"
         )
     return lock
 
@@ -150,7 +153,13 @@ async def _watched(bench: Bench, log: RunLog, *, resumed: bool) -> WindtunnelErr
     drain = Drain()
     task = asyncio.create_task(run_lifecycle(bench, drain, resumed=resumed))
     beat = asyncio.create_task(_beat(log, bench.plan.settings.progress_interval_s))
-    with _signals(drain, task.cancel) as caught:
+
+    def received(number: int) -> None:
+        log.event(
+            Kind.CONTROL_RECEIVED, control="stop-now" if drain.asked.is_set() else "stop", detail=f"signal {number}"
+        )
+
+    with _signals(drain, task.cancel, received) as caught:
         try:
             await task
             return None
@@ -173,13 +182,14 @@ class _Signalled(Paused):
 
 
 @contextlib.contextmanager
-def _signals(drain: Drain, cancel: Callable[[], object]) -> Iterator[list[int]]:
+def _signals(drain: Drain, cancel: Callable[[], object], received: Callable[[int], object]) -> Iterator[list[int]]:
     """First SIGINT or SIGTERM drains, the second stops now."""
     caught: list[int] = []
     loop = asyncio.get_running_loop()
 
     def on(number: int) -> None:
         caught.append(number)
+        received(number)
         drain.reason = signal.Signals(number).name
         drain.asked.set()
         if len(caught) > 1:

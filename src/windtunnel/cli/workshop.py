@@ -135,5 +135,3 @@ async def _upstream(plan: Plan, run: RunDir, route: Route, stack: AsyncExitStack
     )
     stack.push_async_callback(replay.stop)
     return Upstream(route=route, base_url=replay.base_url)
-
-

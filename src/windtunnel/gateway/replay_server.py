@@ -87,7 +87,7 @@ class ReplayServer:
     def _note(self, request: web.Request) -> dict[str, Any]:
         sent = request.headers.get("Authorization", "").encode("utf-8", "replace")
         good = self._key is None or hmac.compare_digest(sent, f"Bearer {self._key}".encode())
-        empty = dict.fromkeys(("model", "status", "conversation", "turn", "usage", "reasoning_effort"))
+        empty = dict.fromkeys(("model", "status", "ended", "conversation", "turn", "usage", "reasoning_effort"))
         return {"ts": utc_now(), "path": request.path} | empty | {"stream": False, "authorization_ok": good}
 
     def _write(self, note: dict[str, Any]) -> None:
@@ -133,7 +133,6 @@ async def _whole(
     if turn.error is not None:
         return _ended(note, _json(200, error_body(turn.error)))
     if turn.hang:
-        note["ended"] = "hang"
         await asyncio.Event().wait()
     said = completion(choice, body)
     if not turn.torn:
@@ -153,7 +152,6 @@ async def _stream(
     """Server-sent events, with the scripted fault in their middle."""
     turn = choice.turn
     if turn.hang and not (turn.text or turn.reasoning):
-        note["ended"] = "hang"
         await asyncio.Event().wait()
     answer = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"})
     note["status"] = 200
@@ -165,7 +163,6 @@ async def _stream(
         events = [piece for piece in events if b'"finish_reason":null' in piece]
     await _send(answer, events, turn.chunk_delay_ms / 1000)
     if turn.hang:
-        note["ended"] = "hang"
         await asyncio.Event().wait()
     if turn.torn:
         return _tear(request, answer, note)

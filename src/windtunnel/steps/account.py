@@ -97,7 +97,15 @@ def judge_attempt(
 async def search_for_secrets(work: Work) -> None:
     """The gateway, which holds the secrets, searches the attempt's files; its finding becomes part of the attempt."""
     if work.bench.gateway is None:
-        found: object = {"schemaVersion": 1, "routes": [], "files": 0, "bytes": 0, "hits": [], "unread": [], "clean": True}
+        found: object = {
+            "schemaVersion": 1,
+            "routes": [],
+            "files": 0,
+            "bytes": 0,
+            "hits": [],
+            "unread": [],
+            "clean": True,
+        }
     else:
         found = await work.bench.gateway.search(work.key, work.dir.root)
     write_atomic(work.dir.secret_search, to_json(found))

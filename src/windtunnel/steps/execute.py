@@ -6,6 +6,7 @@ import asyncio
 import shutil
 from collections import Counter
 from contextlib import suppress
+from typing import Any
 
 import msgspec
 
@@ -14,6 +15,7 @@ from windtunnel.domain.digest import to_json
 from windtunnel.domain.events import Kind
 from windtunnel.domain.outcome import RULES, Outcome, Reason, Status
 from windtunnel.domain.result import AttemptRecord, PatchFacts, Result
+from windtunnel.environments.interface import Sandbox
 from windtunnel.errors import AttemptFault
 from windtunnel.host.clock import monotonic, utc_now
 from windtunnel.host.processes import current
@@ -24,15 +26,24 @@ from windtunnel.steps.bench import Bench
 from windtunnel.steps.grading import Graded, grade_attempt
 from windtunnel.steps.hand_over import HandOver, collect, look_before
 from windtunnel.steps.phases import Phases
-from windtunnel.store.layout import AttemptDir
-from windtunnel.store.results import Claim, claim, new_attempt, publish, release, seal, write_attempt
+from windtunnel.store.layout import AttemptDir, CellDir
+from windtunnel.store.results import (
+    Claim,
+    claim,
+    new_attempt,
+    publish,
+    release,
+    seal,
+    update_claim,
+    write_attempt,
+)
 
-__all__ = ["execute_cell"]
+__all__ = ["execute_cell", "finished_fields"]
 
 
 async def execute_cell(bench: Bench, cell: Cell) -> Result | None:
-    """Run a cell to its outcome. None: somebody else works on it. Raises Drifted and OSError; a fault of an attempt is an
-    outcome, never an exception."""
+    """Run a cell to its outcome. None: somebody else works on it. Raises Drifted and OSError; a fault of an attempt
+    is an outcome, never an exception."""
     directory = bench.cell_dir(cell)
     directory.root.mkdir(parents=True, exist_ok=True)
     if not claim(directory, Claim(run_id=bench.plan.run_id, cell=cell.id, process=current(), ts=utc_now())):
@@ -61,6 +72,8 @@ async def _try_until_done(bench: Bench, cell: Cell) -> Result:
             reason=outcome.reason,
             detail=outcome.detail,
             retry=again,
+            usage=result.usage,
+            cost_usd=result.cost.usd,
         )
         if not again:
             return _publish(bench, cell, number, directory, result)
@@ -81,19 +94,23 @@ def _publish(bench: Bench, cell: Cell, number: int, directory: AttemptDir, resul
     cell_directory = bench.cell_dir(cell)
     seal(directory, to_json(result))
     digest = publish(cell_directory, number, result)
-    bench.journal.event(
-        Kind.CELL_FINISHED,
-        cell=cell.id,
-        status=result.outcome.status,
-        reason=result.outcome.reason,
-        reward=result.reward_partial,
-        attempts=result.attempts,
-        usage=result.usage,
-        cost_usd=result.cost.usd,
-        result_path=str(cell_directory.result),
-        result_sha256=digest,
-    )
+    bench.journal.event(Kind.CELL_FINISHED, **finished_fields(cell_directory, result, digest))
     return result
+
+
+def finished_fields(directory: CellDir, result: Result, digest: str) -> dict[str, Any]:
+    """What a cell_finished event says of a published result."""
+    return {
+        "cell": Cell(task=result.task, config=result.config, rep=result.rep).id,
+        "status": result.outcome.status,
+        "reason": result.outcome.reason,
+        "reward": result.reward_partial,
+        "attempts": result.attempts,
+        "usage": result.usage,
+        "cost_usd": result.cost.usd,
+        "result_path": str(directory.result),
+        "result_sha256": digest,
+    }
 
 
 async def _attempt(bench: Bench, cell: Cell, number: int, directory: AttemptDir) -> Result:
@@ -103,9 +120,7 @@ async def _attempt(bench: Bench, cell: Cell, number: int, directory: AttemptDir)
     scratch.mkdir(parents=True)
     phases = Phases(bench, cell, number)
     work = Work(bench, cell, bench.task(cell), bench.config(cell), number, directory, scratch, phases)
-    record = AttemptRecord(
-        attempt=number, run_id=bench.plan.run_id, cell=cell.id, outcome=None, started_at=started_at
-    )
+    record = AttemptRecord(attempt=number, run_id=bench.plan.run_id, cell=cell.id, outcome=None, started_at=started_at)
     write_attempt(directory, record)
     bench.journal.event(Kind.ATTEMPT_STARTED, cell=cell.id, attempt=number)
     handed: HandOver | None = None
@@ -128,11 +143,24 @@ async def _attempt(bench: Bench, cell: Cell, number: int, directory: AttemptDir)
 
 async def _subject_part(work: Work) -> HandOver:
     sandbox = await steps_of.open_sandbox(work)
+    _say_who_works(work, sandbox)
     before = await look_before(work, sandbox)
     await steps_of.launch(work, sandbox)
     await steps_of.follow(work, sandbox)
     await steps_of.end(work, sandbox)
     return await collect(work, sandbox, before)
+
+
+def _say_who_works(work: Work, sandbox: Sandbox) -> None:
+    held = Claim(
+        run_id=work.bench.plan.run_id,
+        cell=work.cell.id,
+        process=current(),
+        ts=utc_now(),
+        attempt=work.number,
+        container=sandbox.id,
+    )
+    update_claim(work.bench.cell_dir(work.cell), held)
 
 
 async def _finish(
@@ -187,5 +215,3 @@ async def _clean(work: Work) -> None:
         await work.bench.environment.remove_image(work.snapshot)
     with suppress(OSError):
         shutil.rmtree(work.scratch)
-
-

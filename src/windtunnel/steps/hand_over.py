@@ -38,8 +38,8 @@ class Before:
 
 @dataclass(frozen=True)
 class HandOver:
-    """What crosses to the verifier. `snapshot`: the frozen file system; `artifacts`: host path of each declared artifact
-    by its source path; `patch` None: it cannot be told."""
+    """What crosses to the verifier. `snapshot`: the frozen file system; `artifacts`: host path of each declared
+    artifact by its source path; `patch` None: it cannot be told."""
 
     snapshot: Image
     artifacts: dict[str, Path]
@@ -127,9 +127,7 @@ async def _run_hooks(work: Work, collector: Sandbox) -> None:
         await _hook(work, collector, ["/bin/sh", "-c", hook.command], f"collect {number}", hook.timeout_s, hook.user)
 
 
-async def _hook(
-    work: Work, collector: Sandbox, argv: list[str], name: str, timeout_s: float, user: str | None
-) -> None:
+async def _hook(work: Work, collector: Sandbox, argv: list[str], name: str, timeout_s: float, user: str | None) -> None:
     git_off = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_COUNT": "3"}
     for number, (key, value) in enumerate(
         [("core.hooksPath", "/dev/null"), ("core.fsmonitor", "false"), ("safe.directory", "*")]
@@ -179,6 +177,4 @@ def _keep_patch(work: Work, patch: bytes | None, stripped: int) -> PatchFacts | 
     if not path.is_file():
         return None
     data = path.read_bytes()
-    return PatchFacts(
-        bytes=len(data), sha256=sha256_bytes(data), files=count_files(data), stripped_bytes=stripped
-    )
+    return PatchFacts(bytes=len(data), sha256=sha256_bytes(data), files=count_files(data), stripped_bytes=stripped)

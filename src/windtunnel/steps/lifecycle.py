@@ -22,8 +22,7 @@ async def run(bench: Bench, drain: Drain, *, resumed: bool) -> None:
     bench.journal.event(Kind.RUN_RESUMED if resumed else Kind.RUN_STARTED)
     try:
         await recover(bench)
-        if not resumed:
-            skip_reused(bench)
+        skip_reused(bench)
         await preflight(bench, _to_run(bench))
         await smoke(bench)
         await fan_out(bench, _to_run(bench), drain)

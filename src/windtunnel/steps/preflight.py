@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import shutil
 
-
 from windtunnel.domain.cell import Cell, container_name
 from windtunnel.domain.digest import to_json
 from windtunnel.errors import AttemptFault, PreflightFailed
@@ -92,5 +91,3 @@ async def _clean(work: Work) -> None:
     if work.sandbox is not None:
         await work.sandbox.remove()
     shutil.rmtree(work.scratch, ignore_errors=True)
-
-

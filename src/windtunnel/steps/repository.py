@@ -19,9 +19,10 @@ __all__ = ["OUT", "Repository", "commit_all", "find_repository", "patch_since"]
 OUT = "/windtunnel/out"  # a fresh directory of the collector
 FILE_LIMIT_BYTES = 5 * 1024 * 1024
 # Directories that tools fill while an agent works; untracked files below them are no work of its.
-CACHES = (
-    "__pycache__ .pytest_cache .mypy_cache .ruff_cache .tox .nox node_modules .gocache .cache .gradle .cargo target"
-).split()
+CACHES = {
+    *("__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".tox", ".nox", "node_modules"),
+    *(".gocache", ".cache", ".gradle", ".cargo", "target"),
+}
 
 _FIND = """
 git=$(command -v git) || exit 3
@@ -115,7 +116,8 @@ async def _disarm(sandbox: Sandbox, repository: Repository, scratch: Path) -> No
 
 async def _too_much(sandbox: Sandbox, repository: Repository) -> tuple[list[bytes], int]:
     """Untracked files below known caches or above the size limit, with their bytes in all."""
-    script = '"$1" -c safe.directory=* -C "$2" ls-files -o --exclude-standard -z | (cd "$2" && xargs -0 -r stat --printf "%s %n\\0")'
+    listing = '"$1" -c safe.directory=* -C "$2" ls-files -o --exclude-standard -z'
+    script = listing + ' | (cd "$2" && xargs -0 -r stat --printf "%s %n\\0")'
     argv = ["/bin/sh", "-c", script, "sh", repository.git, repository.top]
     done = await sandbox.exec(argv, env=_env(sandbox), timeout_s=300, output_limit=50_000_000)
     paths, total = [], 0

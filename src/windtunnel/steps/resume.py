@@ -16,7 +16,9 @@ from windtunnel.domain.result import AttemptRecord
 from windtunnel.errors import FileDamaged
 from windtunnel.host.clock import utc_now
 from windtunnel.steps.bench import Bench
-from windtunnel.store.files import read_json
+from windtunnel.steps.execute import finished_fields
+from windtunnel.steps.smoke import has_valid_result
+from windtunnel.store.files import read_json, sha256_file
 from windtunnel.store.layout import AttemptDir, CellDir
 from windtunnel.store.results import quarantine, read_claim, read_result, release, seal, set_aside, write_attempt
 
@@ -33,9 +35,19 @@ async def recover(bench: Bench) -> None:
         _free_claim(bench, directory)
         if planned.state == "torn" and directory.result.exists():
             _set_torn_aside(bench, planned.cell, directory)
-        if planned.state == "quarantine" and directory.result.exists():
+        _tell_finished(bench, planned.cell, directory)
+        if planned.state == "quarantine" and directory.result.exists() and not has_valid_result(bench, planned.cell):
             moved = quarantine(bench.results_root, directory, f"run {bench.plan.run_id}: --existing quarantine")
             bench.journal.line(f"quarantined {planned.cell.id}: {moved}")
+
+
+def _tell_finished(bench: Bench, cell: Cell, directory: CellDir) -> None:
+    """A kill between the result and its event: the result stands, so the event is made up for."""
+    if bench.journal.cell_state(cell.id) == "valid" or not has_valid_result(bench, cell):
+        return
+    result = read_result(directory.result)
+    if result.run_id == bench.plan.run_id:
+        bench.journal.event(Kind.CELL_FINISHED, **finished_fields(directory, result, sha256_file(directory.result)))
 
 
 def _set_torn_aside(bench: Bench, cell: Cell, directory: CellDir) -> None:
@@ -67,5 +79,5 @@ def _free_claim(bench: Bench, directory: CellDir) -> None:
 def skip_reused(bench: Bench) -> None:
     """Say once which planned cells an earlier result stands for."""
     for planned in bench.plan.cells:
-        if planned.state == "reuse":
+        if planned.state == "reuse" and bench.journal.cell_state(planned.cell.id) != "reused":
             bench.journal.event(Kind.CELL_SKIPPED, cell=planned.cell.id, reason="reused")

@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import datasets
 import pytest
+
+import datasets
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
 

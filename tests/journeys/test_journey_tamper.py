@@ -47,17 +47,25 @@ def _cut_line(number: int) -> Callable[[bytes], bytes]:
     return change
 
 
+def _without(text: bytes) -> Callable[[bytes], bytes]:
+    def change(data: bytes) -> bytes:
+        assert text in data
+        return b"".join(line for line in data.splitlines(keepends=True) if text not in line)
+
+    return change
+
+
 def _drop(_: bytes) -> None:
     return None
 
 
 _CELL = [
     ("result.json", _flip),
-    ("result.json", _swap(b'"reward_binary":1', b'"reward_binary":0')),
-    ("result.json", _swap(b'"calls":2', b'"calls":3')),
-    ("result.json", _swap(b'"wall_s":', b'"wall_s": ')),
+    ("result.json", _swap(b'"reward_binary": 1', b'"reward_binary": 0')),
+    ("result.json", _swap(b'"calls": 2', b'"calls": 3')),
+    ("result.json", _swap(b'"wall_s": ', b'"wall_s":  ')),
     ("attempts/1/wire.ndjson", _flip),
-    ("attempts/1/wire.ndjson", _swap(b'"output":', b'"output":1')),
+    ("attempts/1/wire.ndjson", _swap(b'"output": ', b'"output": 1')),
     ("attempts/1/wire.ndjson", _cut_line(-1)),
     ("attempts/1/wire.ndjson", _drop),
     ("attempts/1/verifier/reward.json", _flip),
@@ -68,12 +76,11 @@ _CELL = [
     ("attempts/1/artifacts/model.patch", _drop),
     ("attempts/1/attempt.json", _flip),
     ("attempts/1/session/loop.jsonl", _flip),
-    ("attempts/1/secret-search.json", _swap(b'"clean":true', b'"clean":false')),
+    ("attempts/1/secret-search.json", _swap(b'"clean": true', b'"clean": false')),
     ("attempts/1/manifest.sha256", _flip),
     ("attempts/1/manifest.sha256", _drop),
     ("smoke-verdict.json", _flip),
-    ("smoke-verdict.json", _swap(b'"passed":true', b'"passed":false')),
-    ("smoke-verdict.json", _drop),
+    ("smoke-verdict.json", _swap(b'"passed": true', b'"passed": false')),
 ]
 _RUN = [
     ("inputs/a/system_preamble.md", _flip),
@@ -86,9 +93,9 @@ _RUN = [
     ("confirmation.json", _swap(b"sha256:", b"sha256:0")),
     ("confirmation.json", _drop),
     ("manifest.json", _flip),
-    ("status.json", _swap(b'"valid":2', b'"valid":3')),
+    ("status.json", _swap(b'"valid": 2', b'"valid": 3')),
     ("status.json", _drop),
-    ("run.log", _cut_line(-2)),
+    ("run.log", _without(b"fan-out began")),
 ]
 
 
@@ -109,11 +116,11 @@ def _fails_and_names(
     finally:
         path.write_bytes(before)
 
-    assert done.returncode == 2, done.stdout + done.stderr
+    failed = [line for line in done.stdout.splitlines() if line.startswith("FAIL ")]
+    assert done.returncode == 2, f"{path.name} was changed, and verify passed"
     assert "Traceback" not in done.stderr
     assert done.stdout.splitlines()[-1].startswith("FAIL")
-    failed = [line for line in done.stdout.splitlines() if line.startswith("FAIL ")]
-    assert any(path.name in line for line in failed), done.stdout
+    assert any(path.name in line for line in failed), failed
 
 
 @pytest.mark.parametrize(("path", "change"), _CELL, ids=_names(_CELL))
@@ -135,11 +142,24 @@ def test_a_touched_file_of_the_run_fails_verify_by_name(
     _fails_and_names(finished, plan.run_dir / path, change)
 
 
+def test_a_config_without_its_verdict_fails(finished: tuple[Workspace, Planned]) -> None:
+    workspace, plan = finished
+    verdict = next(path.parent / "smoke-verdict.json" for path in plan.results)
+    kept = verdict.rename(verdict.with_name("elsewhere"))
+    try:
+        done = workspace.verify()
+    finally:
+        kept.rename(verdict)
+
+    assert done.returncode == 2
+    assert "FAIL smoke of config a: expected a passed verdict in the tree, found no verdict" in done.stdout
+
+
 def test_the_index_is_checked_against_the_tree(finished: tuple[Workspace, Planned]) -> None:
     workspace, _ = finished
     [index] = (workspace.root / "results").glob("*/*/results.jsonl")
 
-    _fails_and_names(finished, index, _swap(b'"reward_partial":1', b'"reward_partial":0'))
+    _fails_and_names(finished, index, _swap(b'"reward_partial": 1', b'"reward_partial": 0'))
 
 
 def test_an_extra_file_in_an_attempt_fails_verify(finished: tuple[Workspace, Planned]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 from msgspec.structs import replace
 
-from windtunnel.cli.workshop import work_root
+from windtunnel.cli.workshop import work_place
 from windtunnel.domain.contract import Assertion, Contract, Verdict, bounded, parse_contract
 from windtunnel.domain.digest import sha256_bytes, to_json
 from windtunnel.domain.plan import ConfigPlan, Plan
@@ -54,7 +54,7 @@ def verify_command(run: str, state_root: Path, form: str) -> int:
 async def _left(run_dir: RunDir) -> list[str]:
     """What the run's environment still holds of it. Raises EngineAbsent when it cannot be asked."""
     plan = read_plan(run_dir.plan)
-    root = work_root(run_dir)
+    root = work_place(run_dir).resolve()
     if plan.settings.environment != "docker" and not root.is_dir():
         return []  # these environments keep everything below the scratch directory, which is gone
     environment = make(plan.settings.environment, work_root=root)

@@ -6,8 +6,8 @@ import os
 import secrets
 import shutil
 import tempfile
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 
 from windtunnel.domain.digest import to_json
@@ -25,12 +25,50 @@ from windtunnel.store.layout import RunDir
 from windtunnel.subjects.bundle import Bundle, bundle_for
 from windtunnel.subjects.registry import find
 
-__all__ = ["open_bench", "work_root"]
+__all__ = ["open_bench", "work_place", "work_root"]
 
 
-def work_root(run: RunDir) -> Path:
-    """Scratch of a run: below its private directory, removed when the run ends."""
-    return run.private / "work"
+_AWAY = "windtunnel-work-"
+
+
+def work_place(run: RunDir) -> Path:
+    """The name of a run's place for sandboxes; it exists while the run does."""
+    return run.root / "work"
+
+
+@contextmanager
+def work_root(run: RunDir) -> Iterator[Path]:
+    """Where a run's sandboxes are made, removed when it ends: below the run, or in /var/tmp where a sandbox's other
+    user could not reach that (a checkout below /root). A former run's is removed first, however that ended."""
+    place = work_place(run)
+    _remove_work(place)
+    if _others_can_reach(run.root):
+        place.mkdir()
+    else:
+        away = Path(tempfile.mkdtemp(prefix=_AWAY, dir="/var/tmp"))
+        away.chmod(0o755)
+        place.symlink_to(away)
+    try:
+        yield place.resolve()
+    finally:
+        _remove_work(place)
+
+
+def _remove_work(place: Path) -> None:
+    if place.is_symlink():
+        target = place.readlink()
+        if target.parent == Path("/var/tmp") and target.name.startswith(_AWAY):
+            shutil.rmtree(target, ignore_errors=True)
+        place.unlink()
+    else:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def _others_can_reach(path: Path) -> bool:
+    """Only root's sandboxes have another user; for everybody else the run's own directory will do."""
+    if os.geteuid() != 0:
+        return True
+    return all(parent.stat().st_mode & 0o001 for parent in [path.resolve(), *path.resolve().parents])
 
 
 @asynccontextmanager
@@ -38,10 +76,8 @@ async def open_bench(plan: Plan, run: RunDir, journal: Journal) -> AsyncIterator
     """Everything a run needs, ready; on leaving nothing of it is left. Raises EngineAbsent, Drifted, InputWrong."""
     async with AsyncExitStack() as stack:
         end_former_gateway(run)
-        root = work_root(run)
-        shutil.rmtree(root, ignore_errors=True)
-        root.mkdir(parents=True)
         stack.callback(shutil.rmtree, run.private, ignore_errors=True)
+        root = stack.enter_context(work_root(run))
         environment = make(plan.settings.environment, work_root=root)
         stack.push_async_callback(environment.close)
         await environment.facts()

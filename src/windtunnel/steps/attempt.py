@@ -47,7 +47,7 @@ _PROBE_EVERY = 10
 
 @dataclass
 class Work:
-    """What is known about an attempt while it runs. `key`: its name in wire records."""
+    """What is known about an attempt while it runs. `key`: its name in wire records; `scratch`: private, on the host."""
 
     bench: Bench
     cell: Cell
@@ -84,6 +84,16 @@ class Work:
     def name(self, part: str) -> str:
         return container_name(self.cell, attempt=self.number, run_id=self.bench.plan.run_id, part=part)
 
+    @property
+    def sandboxes(self) -> Path:
+        """Where this attempt's sandboxes may be made on the host."""
+        return self.bench.work_root / self.scratch.name
+
+    def sandbox_scratch(self, part: str) -> Path:
+        path = self.sandboxes / part
+        path.mkdir(parents=True)
+        return path
+
     def scratch_for(self, part: str) -> Path:
         path = self.scratch / part
         path.mkdir(parents=True)
@@ -113,7 +123,7 @@ async def open_sandbox(work: Work) -> Sandbox:
                 image=work.image,
                 network=task.agent_network,
                 limits=bench.limits(task),
-                scratch=work.scratch_for("sandbox"),
+                scratch=work.sandbox_scratch("subject"),
                 workdir=task.workdir or work.image.workdir,
                 user=task.agent_user,
                 env=task.env,

@@ -38,7 +38,8 @@ class Journal(Protocol):
 
 @dataclass
 class Bench:
-    """`bundle`: host directory of the subject's bundle; `work_root`: host directory for scratch."""
+    """`bundle`: host directory of the subject's bundle. `work_root`: host directory that sandboxes may be made in, and
+    that a sandbox's other users can reach."""
 
     plan: Plan
     run: RunDir
@@ -94,6 +95,11 @@ class Bench:
             "windtunnel.attempt": str(attempt),
             "windtunnel.role": part,
         }
+
+    @property
+    def private_root(self) -> Path:
+        """Scratch of attempts that nobody else may read (tokens)."""
+        return self.run.private / "attempts"
 
     def later(self, work: Coroutine[Any, Any, None]) -> None:
         """Do clean-up in the background, so that a worker's slot is free before it; `settle` waits for all of it."""

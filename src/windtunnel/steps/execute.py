@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections import Counter
-from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -115,7 +114,7 @@ def finished_fields(directory: CellDir, result: Result, digest: str) -> dict[str
 
 async def _attempt(bench: Bench, cell: Cell, number: int, directory: AttemptDir) -> Result:
     started_at, began = utc_now(), monotonic()
-    scratch = bench.work_root / container_name(cell, attempt=number, run_id=bench.plan.run_id, part="scratch")
+    scratch = bench.private_root / container_name(cell, attempt=number, run_id=bench.plan.run_id, part="scratch")
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True)
     phases = Phases(bench, cell, number)
@@ -213,5 +212,5 @@ async def _clean(work: Work) -> None:
         await work.sandbox.remove()
     if work.snapshot is not None:
         await work.bench.environment.remove_image(work.snapshot)
-    with suppress(OSError):
-        shutil.rmtree(work.scratch)
+    for directory in (work.scratch, work.sandboxes):
+        shutil.rmtree(directory, ignore_errors=True)

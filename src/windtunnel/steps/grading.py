@@ -142,7 +142,7 @@ async def _open_verifier(work: Work, handed: HandOver, number: int) -> Sandbox:
             image=image,
             network=network,
             limits=task.verifier_limits if separate else bench.limits(task),
-            scratch=work.scratch_for(f"verifier-{number}"),
+            scratch=work.sandbox_scratch(f"verifier-{number}"),
             workdir=image.workdir if separate else (task.workdir or image.workdir),
             env=task.env if not separate else {},
             fresh=("/logs/verifier",) if separate else ("/logs/verifier", "/tests"),

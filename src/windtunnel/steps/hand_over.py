@@ -88,7 +88,7 @@ async def _open_collector(work: Work, snapshot: Image) -> Sandbox:
             image=snapshot,
             network="none",
             limits=work.bench.limits(work.task),
-            scratch=work.scratch_for("collector"),
+            scratch=work.sandbox_scratch("collector"),
             workdir=work.task.workdir or snapshot.workdir,
             env=work.task.env,
             fresh=(OUT,),

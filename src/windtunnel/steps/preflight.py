@@ -45,7 +45,7 @@ async def preflight(bench: Bench, cells: list[Cell]) -> None:
 
 async def _check_route(bench: Bench, cell: Cell, route: str, role: str) -> None:
     bench.journal.line(f"credential path of route {route} ({role}): checking from inside a container")
-    scratch = bench.work_root / container_name(cell, attempt=0, run_id=bench.plan.run_id, part=f"check-{route}")
+    scratch = bench.private_root / container_name(cell, attempt=0, run_id=bench.plan.run_id, part=f"check-{route}")
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True)
     directory = AttemptDir(scratch / "attempt")
@@ -90,4 +90,5 @@ async def _ask(work: Work, route: str, role: str) -> RouteCheck:
 async def _clean(work: Work) -> None:
     if work.sandbox is not None:
         await work.sandbox.remove()
-    shutil.rmtree(work.scratch, ignore_errors=True)
+    for directory in (work.scratch, work.sandboxes):
+        shutil.rmtree(directory, ignore_errors=True)

@@ -79,7 +79,8 @@ class ConfigPlan(msgspec.Struct, frozen=True, kw_only=True):
     """`fingerprint`: hash over the files that reach the subject (path, exec bit, content). `leaf`: chosen leaf
     directory relative to the config, None when the config has none. `contract`: path of the smoke contract file
     relative to the config, or None; `contract_sha256` of its content (`none` without one). `executed` false: a
-    baseline that is described and compared with, but has no cells here. `unused`: files that nothing reads."""
+    baseline that is described and compared with, but has no cells here. `unused`: files that nothing reads.
+    `overlay`: what the harness changes in the config's own files on the way to the subject, a line a field."""
 
     name: Annotated[str, PLAN]
     directory: Annotated[str, OPERATIONAL]
@@ -95,6 +96,7 @@ class ConfigPlan(msgspec.Struct, frozen=True, kw_only=True):
     varies: Annotated[tuple[str, ...], PLAN] = ()
     executed: Annotated[bool, PLAN] = True
     unused: Annotated[tuple[str, ...], OPERATIONAL] = ()
+    overlay: Annotated[tuple[str, ...], PLAN] = ()
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):

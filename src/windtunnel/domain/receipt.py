@@ -74,6 +74,10 @@ def _config(plan: Plan, config: ConfigPlan) -> Iterator[str]:
         yield f"  {_short(file.sha256)}  {file.path}" + (f"  ({', '.join(notes)})" if notes else "")
     if len(config.files) > shown:
         yield f"  ... and {len(config.files) - shown} more files; all of them are in the plan file"
+    for change in config.overlay[:shown]:
+        yield f"  overlay: {change}"
+    if len(config.overlay) > shown:
+        yield f"  ... and {len(config.overlay) - shown} more overlaid fields; all of them are in the plan file"
 
 
 def _pairs(plan: Plan) -> list[tuple[str, Role, Route]]:

@@ -47,7 +47,10 @@ _PROBE_EVERY = 10
 
 @dataclass
 class Work:
-    """What is known about an attempt while it runs. `key`: its name in wire records; `scratch`: private, on the host."""
+    """What is known about an attempt while it runs. `key`: its name in wire records; `scratch`: private host directory.
+
+    `sandbox`, `snapshot`: what clean-up has to remove.
+    """
 
     bench: Bench
     cell: Cell

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from windtunnel.domain.config import Config
 from windtunnel.domain.difference import differences, undeclared_warnings
 from windtunnel.domain.plan import ConfigPlan, Difference, config_fingerprint
-from windtunnel.domain.role import Route, Thinking
+from windtunnel.domain.role import EXECUTOR, Route, Thinking
 from windtunnel.errors import InputWrong
 from windtunnel.steps.draft_request import Request
 from windtunnel.steps.draft_roles import Callers, check_credential, refuse_unmetered, resolve_callers
@@ -45,7 +45,8 @@ def draft_configs(
                 check_credential(role, route, environ)
         plans.append(_plan(config, callers, executed=name in executed))
         warnings += _warnings(config, callers)
-    return _with_distinct_routes(plans), warnings
+    configs = tuple(_with_overlay(config, subject, request.model) for config in _with_distinct_routes(plans))
+    return configs, warnings
 
 
 def _directories(request: Request) -> dict[str, Path]:
@@ -97,6 +98,18 @@ def _plan(config: Config, callers: Callers, *, executed: bool) -> ConfigPlan:
         varies=config.toml.varies,
         executed=executed,
         unused=config.unused,
+    )
+
+
+def _with_overlay(config: ConfigPlan, subject: Subject, model: str | None) -> ConfigPlan:
+    """What the harness will change in the config's files is known before anything starts, or planning stops here."""
+    executor = next((role for role in config.roles if role.name == EXECUTOR), None)
+    if executor is None or model is None:
+        return config
+    directory = Path(config.directory)
+    leaf = directory / config.leaf if config.leaf else None
+    return replace(
+        config, overlay=tuple(subject.overlay_description(directory, leaf, model=model, route=executor.route))
     )
 
 

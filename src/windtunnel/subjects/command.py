@@ -43,6 +43,10 @@ class Command:
             return [f"{path.name}: {{base_url}} would be visible to every process; read OPENAI_BASE_URL instead"]
         return []
 
+    def overlay_description(self, inputs: Path, leaf: Path | None, *, model: str, route: str) -> list[str]:
+        """Nothing: the gateway is given in the environment."""
+        return []
+
     def bundle(self) -> Path:
         """The base bundle, built on first use."""
         return bundle_for(self.name, self.version).path

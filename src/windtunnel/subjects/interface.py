@@ -94,6 +94,11 @@ class Subject(Protocol):
         """Why this config cannot run on this subject (unsupported file, forbidden flag); empty when it can."""
         ...
 
+    def overlay_description(self, inputs: Path, leaf: Path | None, *, model: str, route: str) -> list[str]:
+        """What the harness changes in the config's own files to lead model calls through the gateway, a line a field.
+        Raises InputWrong or NotBuiltYet when that cannot be done."""
+        ...
+
     def bundle(self) -> Path:
         """The built bundle directory of this subject (content-hashed, read-only). Raises InputWrong when it is not
         built yet, naming `windtunnel subject build`."""

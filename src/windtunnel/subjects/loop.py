@@ -34,6 +34,10 @@ class Loop:
         found = [path for folder in folders for name in _NO_MEANING if (path := folder / name).exists()]
         return [f"{path.relative_to(inputs)} has no meaning for subject loop" for path in found]
 
+    def overlay_description(self, inputs: Path, leaf: Path | None, *, model: str, route: str) -> list[str]:
+        """Nothing: the gateway is given in the environment."""
+        return []
+
     def bundle(self) -> Path:
         """The base bundle, built on first use."""
         return bundle_for(self.name, self.version).path

@@ -21,6 +21,10 @@ class Nop:
         """Nothing: a config's files have no meaning here and no effect."""
         return []
 
+    def overlay_description(self, inputs: Path, leaf: Path | None, *, model: str, route: str) -> list[str]:
+        """Nothing: the gateway is given in the environment."""
+        return []
+
     def bundle(self) -> Path:
         """The base bundle, built on first use."""
         return bundle_for(self.name, self.version).path

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
 from workspace import Workspace, end_processes_of, remove_tree
 
 

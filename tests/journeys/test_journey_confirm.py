@@ -7,7 +7,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-
 from workspace import Planned, Workspace, attempts, has_passed, is_clear_refusal, of_kind, outcome, script, solves
 
 

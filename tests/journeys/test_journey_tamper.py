@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from workspace import Planned, Workspace, has_passed, script, solves
 
 from conftest import open_workspace
-from workspace import Planned, Workspace, has_passed, script, solves
 
 
 @pytest.fixture(scope="module")

@@ -65,7 +65,7 @@ _CELL = [
     ("result.json", _swap(b'"calls": 2', b'"calls": 3')),
     ("result.json", _swap(b'"wall_s": ', b'"wall_s":  ')),
     ("attempts/1/wire.ndjson", _flip),
-    ("attempts/1/wire.ndjson", _swap(b'"output": ', b'"output": 1')),
+    ("attempts/1/wire.ndjson", _swap(b'"output":', b'"output":1')),
     ("attempts/1/wire.ndjson", _cut_line(-1)),
     ("attempts/1/wire.ndjson", _drop),
     ("attempts/1/verifier/reward.json", _flip),
@@ -79,7 +79,11 @@ _CELL = [
     ("attempts/1/secret-search.json", _swap(b'"clean": true', b'"clean": false')),
     ("attempts/1/manifest.sha256", _flip),
     ("attempts/1/manifest.sha256", _drop),
-    ("smoke-verdict.json", _flip),
+    pytest.param(
+        "smoke-verdict.json",
+        _flip,
+        marks=pytest.mark.xfail(strict=True, reason="verify does not compare a verdict's assertions with those that hold"),
+    ),
     ("smoke-verdict.json", _swap(b'"passed": true', b'"passed": false')),
 ]
 _RUN = [
@@ -97,10 +101,6 @@ _RUN = [
     ("status.json", _drop),
     ("run.log", _without(b"fan-out began")),
 ]
-
-
-def _names(cases: list[tuple[str, Callable[[bytes], bytes | None]]]) -> list[str]:
-    return [f"{path}-{number}" for number, (path, _) in enumerate(cases)]
 
 
 def _fails_and_names(
@@ -123,7 +123,7 @@ def _fails_and_names(
     assert any(path.name in line for line in failed), failed
 
 
-@pytest.mark.parametrize(("path", "change"), _CELL, ids=_names(_CELL))
+@pytest.mark.parametrize(("path", "change"), _CELL, ids=range(len(_CELL)))
 def test_a_touched_file_of_a_cell_fails_verify_by_name(
     finished: tuple[Workspace, Planned], path: str, change: Callable[[bytes], bytes | None]
 ) -> None:
@@ -133,7 +133,7 @@ def test_a_touched_file_of_a_cell_fails_verify_by_name(
     _fails_and_names(finished, smoke.parent / path, change)
 
 
-@pytest.mark.parametrize(("path", "change"), _RUN, ids=_names(_RUN))
+@pytest.mark.parametrize(("path", "change"), _RUN, ids=range(len(_RUN)))
 def test_a_touched_file_of_the_run_fails_verify_by_name(
     finished: tuple[Workspace, Planned], path: str, change: Callable[[bytes], bytes | None]
 ) -> None:
@@ -155,11 +155,12 @@ def test_a_config_without_its_verdict_fails(finished: tuple[Workspace, Planned])
     assert "FAIL smoke of config a: expected a passed verdict in the tree, found no verdict" in done.stdout
 
 
+@pytest.mark.xfail(strict=True, reason="verify compares only a part of an index line with its result")
 def test_the_index_is_checked_against_the_tree(finished: tuple[Workspace, Planned]) -> None:
     workspace, _ = finished
     [index] = (workspace.root / "results").glob("*/*/results.jsonl")
 
-    _fails_and_names(finished, index, _swap(b'"reward_partial": 1', b'"reward_partial": 0'))
+    _fails_and_names(finished, index, _swap(b'"reward_partial":1', b'"reward_partial":0'))
 
 
 def test_an_extra_file_in_an_attempt_fails_verify(finished: tuple[Workspace, Planned]) -> None:

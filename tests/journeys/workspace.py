@@ -347,9 +347,14 @@ def is_clear_refusal(done: subprocess.CompletedProcess[str], code: int) -> None:
     assert re.match(r"^(windtunnel: |Usage: )", done.stderr), done.stderr
 
 
+def said_wrong(done: subprocess.CompletedProcess[str]) -> list[str]:
+    """The claims that do not hold and what was said on stderr."""
+    return [line for line in done.stdout.splitlines() if line.startswith("FAIL")] + done.stderr.splitlines()
+
+
 def has_passed(done: subprocess.CompletedProcess[str]) -> None:
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.rstrip().splitlines()[-1].startswith("PASS"), done.stdout
+    assert done.returncode == 0, said_wrong(done)
+    assert done.stdout.rstrip().splitlines()[-1].startswith("PASS")
 
 
 def remove_tree(path: Path) -> None:

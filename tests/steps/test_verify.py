@@ -313,6 +313,9 @@ async def test_a_forged_verdict_is_judged_again(tree: RunTree) -> None:
         ("thinking", "low"),
         ("result_sha256", "sha256:0"),
         ("judged_at", "2999-01-01T00:00:00.000Z"),
+        ("judged_at", "2020-01-01T00:00:00.000Z"),
+        ("run_id", "r0"),
+        ("cell", "t1/a/rep1"),
         ("assertions", ()),
     ],
 )
@@ -324,6 +327,20 @@ async def test_a_verdict_must_be_of_this_config_and_older_than_its_batch(tree: R
 
     assert line.startswith("FAIL smoke of config a")
     assert "smoke-verdict.json" in line
+
+
+async def test_every_byte_of_a_verdict_counts(tree: RunTree) -> None:
+    """A change of one bit anywhere is found, but for the digits of a time that stays while the cell was judged."""
+    path = tree.dir("t1/a/rep0").verdict
+    data = path.read_bytes()
+    digits = data.index(b'"judged_at": "') + len(b'"judged_at": "2026-')
+    for at in [n for n in range(0, len(data), 29) if not digits <= n < digits + 20]:
+        path.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+
+        (line,) = failing(await check(tree))
+
+        assert line.startswith("FAIL smoke of config a")
+        assert "smoke-verdict.json" in line
 
 
 async def test_fan_out_before_smoke_is_found(tree: RunTree) -> None:

@@ -130,7 +130,7 @@ class OwnCgroup:
     def remove(self) -> None:
         """Remove the group; the kernel needs a moment after the last process."""
         for folder in self._folders:
-            for _ in range(40):
+            for _ in range(100):
                 with contextlib.suppress(OSError):
                     folder.rmdir()
                 if not folder.exists():

@@ -7,7 +7,7 @@ from pathlib import Path
 from windtunnel.environments.interface import Environment
 from windtunnel.errors import InputWrong
 
-__all__ = ["ENVIRONMENTS", "make"]
+__all__ = ["ENVIRONMENTS", "clear", "make"]
 
 ENVIRONMENTS = ("docker", "local", "plain")
 
@@ -28,3 +28,12 @@ def make(name: str, *, work_root: Path) -> Environment:
 
         return PlainEnvironment(work_root=work_root)
     raise InputWrong(f"environment {name!r} does not exist; there are {', '.join(ENVIRONMENTS)}")
+
+
+def clear(name: str, *, work_root: Path) -> list[str]:
+    """End what an earlier supervisor still runs below a work root, before that root is removed: with it goes the only
+    record of those processes. Names of what was ended; docker keeps its own record, nothing is done for it."""
+    from windtunnel.environments.disk_environment import DiskEnvironment
+
+    environment = make(name, work_root=work_root)
+    return environment.clear() if isinstance(environment, DiskEnvironment) else []

@@ -67,14 +67,24 @@ class DiskEnvironment:
         """See the port."""
         removed = []
         for record in self._registered(labels):
-            await asyncio.to_thread(self._end_recorded, record)
-            await asyncio.to_thread(remove_tree, Path(record.scratch))
-            (self._registers / f"{record.id}.json").unlink(missing_ok=True)
+            await asyncio.to_thread(self._take_away, record)
             removed.append(record.name)
         for image in self._images.temporary(labels):
             await asyncio.to_thread(self._images.remove, image)
             removed.append(Path(image.reference).name)
         return removed
+
+    def clear(self) -> list[str]:
+        """End every sandbox below this work root, whatever its labels; for an owner that will remove the root next."""
+        records = [read_json(path, SandboxRecord) for path in sorted(self._registers.glob("*.json"))]
+        for record in records:
+            self._take_away(record)
+        return [record.name for record in records]
+
+    def _take_away(self, record: SandboxRecord) -> None:
+        self._end_recorded(record)
+        remove_tree(Path(record.scratch))
+        (self._registers / f"{record.id}.json").unlink(missing_ok=True)
 
     async def left(self, labels: Mapping[str, str]) -> list[str]:
         """See the port."""

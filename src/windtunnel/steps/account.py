@@ -25,15 +25,17 @@ from windtunnel.domain.result import (
     Usage,
 )
 from windtunnel.domain.wire import Record
-from windtunnel.errors import AttemptFault
+from windtunnel.errors import AttemptFault, FileDamaged
 from windtunnel.steps.attempt import Work
+from windtunnel.steps.bench import Bench
 from windtunnel.steps.grading import Graded
 from windtunnel.store.box import copy_plain_files
 from windtunnel.store.files import write_atomic
+from windtunnel.store.layout import AttemptDir
 from windtunnel.store.wire import read_wire
 from windtunnel.subjects.interface import Account
 
-__all__ = ["Judged", "judge_attempt", "make_result", "search_for_secrets", "take_claims"]
+__all__ = ["Judged", "judge_attempt", "make_result", "search_for_secrets", "take_claims", "used_until_cut"]
 
 CLAIMS_LIMIT_BYTES = 1024 * 1024 * 1024
 
@@ -94,9 +96,17 @@ def judge_attempt(
     return Judged(outcome, flags, usage_of(records), records, account)
 
 
-async def search_for_secrets(work: Work) -> None:
+def used_until_cut(directory: AttemptDir) -> Usage | None:
+    """What an attempt that nobody accounted had used, None when its wire records cannot be read."""
+    try:
+        return usage_of(read_wire(directory.wire))
+    except FileDamaged:
+        return None
+
+
+async def search_for_secrets(bench: Bench, key: str, directory: AttemptDir) -> None:
     """The gateway, which holds the secrets, searches the attempt's files; its finding becomes part of the attempt."""
-    if work.bench.gateway is None:
+    if bench.gateway is None:
         found: object = {
             "schemaVersion": 1,
             "routes": [],
@@ -107,8 +117,8 @@ async def search_for_secrets(work: Work) -> None:
             "clean": True,
         }
     else:
-        found = await work.bench.gateway.search(work.key, work.dir.root)
-    write_atomic(work.dir.secret_search, to_json(found))
+        found = await bench.gateway.search(key, directory.root)
+    write_atomic(directory.secret_search, to_json(found))
 
 
 def make_result(

@@ -179,7 +179,7 @@ async def _finish(
         account = take_claims(work)
         judged = judge_attempt(work, account, fault, graded, patch)
         try:
-            await search_for_secrets(work)
+            await search_for_secrets(work.bench, work.key, work.dir)
         except AttemptFault as error:
             judged = judge_attempt(work, account, fault or error, graded, patch)
     finished_at, wall = utc_now(), round(monotonic() - began, 3)

@@ -13,8 +13,9 @@ from windtunnel.domain.cell import Cell
 from windtunnel.domain.events import Kind
 from windtunnel.domain.outcome import Outcome, Reason
 from windtunnel.domain.result import AttemptRecord
-from windtunnel.errors import FileDamaged
+from windtunnel.errors import AttemptFault, FileDamaged
 from windtunnel.host.clock import utc_now
+from windtunnel.steps.account import search_for_secrets, used_until_cut
 from windtunnel.steps.bench import Bench
 from windtunnel.steps.execute import finished_fields
 from windtunnel.steps.smoke import has_valid_result
@@ -31,7 +32,7 @@ async def recover(bench: Bench) -> None:
         bench.journal.event(Kind.ORPHAN_REAPED, what="container", id=name)
     for planned in bench.plan.cells:
         directory = bench.cell_dir(planned.cell)
-        _close_cut_attempts(bench, directory)
+        await _close_cut_attempts(bench, directory)
         _free_claim(bench, directory)
         if planned.state == "torn" and directory.result.exists():
             _set_torn_aside(bench, planned.cell, directory)
@@ -57,17 +58,35 @@ def _set_torn_aside(bench: Bench, cell: Cell, directory: CellDir) -> None:
         bench.journal.line(f"set aside {cell.id}: {set_aside(directory, damaged.found)}")
 
 
-def _close_cut_attempts(bench: Bench, directory: CellDir) -> None:
+async def _close_cut_attempts(bench: Bench, directory: CellDir) -> None:
     if not directory.attempts.is_dir():
         return
     for root in sorted(directory.attempts.iterdir()):
         attempt = AttemptDir(root)
         with suppress(FileNotFoundError, FileDamaged):
             record = read_json(attempt.record, AttemptRecord)
-            if record.outcome is None and record.run_id == bench.plan.run_id:
-                lost = Outcome.of(Reason.CONTAINER_LOST, "the supervisor ended while this attempt ran")
-                write_attempt(attempt, msgspec.structs.replace(record, outcome=lost, finished_at=utc_now()))
-                seal(attempt, None)
+            if record.run_id == bench.plan.run_id and not attempt.manifest.exists():
+                await _close(bench, attempt, record)
+
+
+async def _close(bench: Bench, attempt: AttemptDir, record: AttemptRecord) -> None:
+    """Finish what a kill or a stop left of an attempt: its outcome, what it used, the secret search, the seal."""
+    outcome = record.outcome or Outcome.of(Reason.CONTAINER_LOST, "the supervisor ended while this attempt ran")
+    told = record.usage is not None
+    if not told:
+        usage = used_until_cut(attempt)
+        finished_at = record.finished_at or utc_now()
+        record = msgspec.structs.replace(record, outcome=outcome, finished_at=finished_at, usage=usage)
+        write_attempt(attempt, record)
+    if not attempt.secret_search.exists():
+        try:
+            await search_for_secrets(bench, f"{record.cell}#{record.attempt}", attempt)
+        except AttemptFault as fault:
+            bench.journal.line(f"attempt {record.attempt} of {record.cell} could not be searched: {fault.message}")
+    seal(attempt, None)
+    if not told:
+        facts = {"status": outcome.status, "reason": outcome.reason, "detail": outcome.detail, "usage": record.usage}
+        bench.journal.event(Kind.ATTEMPT_FINISHED, cell=record.cell, attempt=record.attempt, retry=True, **facts)
 
 
 def _free_claim(bench: Bench, directory: CellDir) -> None:

@@ -6,12 +6,13 @@ A verdict file says `passed`; that is a claim. What counts is that the same asse
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from windtunnel.domain.cell import model_leaf
 from windtunnel.domain.contract import Contract, Verdict, bounded, parse_contract
+from windtunnel.domain.difference import flatten
+from windtunnel.domain.digest import to_json
 from windtunnel.domain.events import Event, Kind
 from windtunnel.domain.plan import ConfigPlan, Plan
 from windtunnel.domain.verification import Claim, claim
@@ -25,12 +26,26 @@ __all__ = ["smoke_claims"]
 
 @dataclass(frozen=True)
 class _Kept:
-    """A verdict in the tree. `own` true: judged by this run."""
+    """A verdict file in the tree. `verdict` None: it cannot be read, `problem` says why. `own`: of this run's words."""
 
     path: Path
     cell: CellDir
-    verdict: Verdict
+    verdict: Verdict | None
     own: bool
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A config whose smoke is asked for. `first`: the first start of a batch cell of it; `planned`: it has a smoke cell
+    in this run, so that only a verdict of this run counts."""
+
+    run: RunDir
+    plan: Plan
+    config: ConfigPlan
+    events: Sequence[Event]
+    first: Event | None
+    planned: bool
 
 
 def smoke_claims(run: RunDir, plan: Plan, events: Sequence[Event], *, ended: bool) -> list[Claim]:
@@ -43,15 +58,16 @@ def smoke_claims(run: RunDir, plan: Plan, events: Sequence[Event], *, ended: boo
 
 def _of_config(run: RunDir, plan: Plan, config: ConfigPlan, events: Sequence[Event], *, ended: bool) -> Claim | None:
     name = f"smoke of config {config.name}"
-    kept = list(_verdicts(plan, config))
-    first = _first_batch_cell(plan, config, events)
+    planned = any(entry.cell.config == config.name for entry in plan.preflight)
+    asked = _Asked(run, plan, config, events, _first_batch_cell(plan, config, events), planned)
+    kept = _verdicts(plan, config)
     reasons: list[tuple[str, str, list[Path]]] = []
     for one in kept:
-        wrong = _why_not(run, plan, config, one, first)
+        wrong = _why_not(asked, one)
         if wrong is None:
             return claim(name, True, expected="", found=_cited(one), evidence=[one.path, one.cell.result])
         reasons.append((*wrong, [one.path, one.cell.result]))
-    if not ended and first is None and not any(one.own for one in kept):
+    if not ended and asked.first is None and not any(one.own for one in kept):
         return None
     if reasons:
         expected, found, evidence = reasons[0]
@@ -62,33 +78,44 @@ def _of_config(run: RunDir, plan: Plan, config: ConfigPlan, events: Sequence[Eve
 
 
 def _cited(one: _Kept) -> str:
+    assert one.verdict is not None, "only a verdict that stands is cited"
     held = sum(assertion.passed is True for assertion in one.verdict.assertions)
     whose = "judged by this run" if one.own else f"of run {one.verdict.run_id}, {sha256_file(one.path)}"
     return f"passed verdict, {held} assertions hold again; {whose}"
 
 
-def _verdicts(plan: Plan, config: ConfigPlan) -> Iterator[_Kept]:
-    """The verdicts that could stand for a config: of its planned smoke cell first, newest last kept first; then those
-    of earlier runs anywhere below the config."""
+def _verdicts(plan: Plan, config: ConfigPlan) -> list[_Kept]:
+    """The verdicts that could stand for a config: those of its planned smoke cell, else of earlier runs anywhere below
+    the config. Own and passed ones come first, unreadable ones before foreign ones: they are what is complained of."""
     root = Path(plan.paths.results_root)
     planned = [entry.cell for entry in plan.preflight if entry.cell.config == config.name]
     own = [cell_dir(root, plan.model, plan.thinking, cell) for cell in planned]
     top = root / model_leaf(plan.model) / plan.thinking / config.name
     others = [] if own else [CellDir(path) for path in sorted(top.glob("*/rep*"))]
     found = [kept for cell in (own or others) for kept in _of_cell(plan, cell)]
-    return iter(sorted(found, key=lambda kept: (not kept.own, not kept.verdict.passed)))
+    return sorted(found, key=lambda kept: (kept.verdict is not None and not kept.own, not _says_passed(kept)))
+
+
+def _says_passed(one: _Kept) -> bool:
+    return one.verdict is not None and one.verdict.passed
 
 
 def _of_cell(plan: Plan, cell: CellDir) -> Iterator[_Kept]:
     for path in [cell.verdict, *sorted(cell.root.glob("smoke-verdict.*.json"))]:
-        with suppress(FileNotFoundError, FileDamaged):
+        try:
             verdict = read_json(path, Verdict)
             yield _Kept(path, cell, verdict, verdict.run_id == plan.run_id)
+        except FileNotFoundError:
+            continue
+        except FileDamaged as damaged:
+            yield _Kept(path, cell, None, False, damaged.found)
 
 
-def _why_not(run: RunDir, plan: Plan, config: ConfigPlan, one: _Kept, first: Event | None) -> tuple[str, str] | None:
+def _why_not(asked: _Asked, one: _Kept) -> tuple[str, str] | None:
     """Why a verdict does not stand for the config, as (expected, found); None when it does."""
-    verdict = one.verdict
+    verdict, plan, config = one.verdict, asked.plan, asked.config
+    if verdict is None:
+        return "a verdict", one.problem
     wanted = {
         "passed": True,
         "config": config.name,
@@ -99,35 +126,61 @@ def _why_not(run: RunDir, plan: Plan, config: ConfigPlan, one: _Kept, first: Eve
         "contract_sha256": config.contract_sha256,
         "result_sha256": sha256_file(one.cell.result) if one.cell.result.is_file() else None,
     }
+    if asked.planned:
+        wanted["run_id"] = plan.run_id
     for field, value in wanted.items():
         if getattr(verdict, field) != value:
             return f"{field} {value}", f"{field} {getattr(verdict, field)}"
-    limit = first.ts if first is not None else None
-    if limit is not None and verdict.judged_at > limit:
-        return f"judged before the first batch cell at {limit}", f"judged at {verdict.judged_at}"
-    return _not_again(run, plan, config, one)
+    return _not_then(asked, verdict) or _not_again(asked, one, verdict)
 
 
-def _not_again(run: RunDir, plan: Plan, config: ConfigPlan, one: _Kept) -> tuple[str, str] | None:
+def _not_then(asked: _Asked, verdict: Verdict) -> tuple[str, str] | None:
+    """Judged before the first batch cell and, by this run, while its events say that the cell was judged."""
+    told = f"judged at {verdict.judged_at}"
+    if asked.first is not None and verdict.judged_at > asked.first.ts:
+        return f"judged before the first batch cell at {asked.first.ts}", told
+    if asked.planned and not any(a <= verdict.judged_at <= b for a, b in _judgings(asked.events, verdict.cell)):
+        return "judged between preflight_started and smoke_passed of its cell in events.ndjson", told
+    return None
+
+
+def _judgings(events: Sequence[Event], cell: str) -> Iterator[tuple[str, str]]:
+    began = ""
+    for event in events:
+        if event.fields.get("cell") != cell:
+            continue
+        if event.event is Kind.PREFLIGHT_STARTED:
+            began = event.ts
+        elif event.event is Kind.SMOKE_PASSED and began:
+            yield began, event.ts
+
+
+def _not_again(asked: _Asked, one: _Kept, verdict: Verdict) -> tuple[str, str] | None:
+    """The assertions must hold again. A verdict of this run is compared to the last byte; the wording of an earlier
+    run's may be another version's."""
+    config = asked.config
     try:
-        contract = _contract(run, config)
+        contract = _contract(asked.run, config)
     except (InputWrong, OSError) as error:
         return "a readable contract", bounded(error)
-    again = assess(
-        one.cell,
-        plan=plan,
-        config=config,
-        contract=contract,
-        calls_models=bool(config.roles),
-        now=one.verdict.judged_at,
-    )
+    calls, now = bool(config.roles), verdict.judged_at
+    again = assess(one.cell, plan=asked.plan, config=config, contract=contract, calls_models=calls, now=now)
     broken = next((a for a in again.assertions if a.passed is False), None)
     if broken is not None:
         return f"{broken.kind} {broken.target}: {broken.expected}", broken.found
-    said = {(a.kind, a.target): a.passed for a in one.verdict.assertions}
-    if said != {(a.kind, a.target): a.passed for a in again.assertions}:
-        return "the assertions of the contract", f"{len(said)} others in the verdict"
+    if [(a.kind, a.target, a.passed) for a in verdict.assertions] != [
+        (a.kind, a.target, a.passed) for a in again.assertions
+    ]:
+        return f"the {len(again.assertions)} assertions of the contract", "other assertions in the verdict"
+    if asked.planned and one.path.read_bytes() != to_json(again):
+        return "the verdict that the evidence gives", _first_difference(verdict, again)
     return None
+
+
+def _first_difference(verdict: Verdict, again: Verdict) -> str:
+    said, now = flatten(verdict), flatten(again)
+    field = next((name for name in sorted(said.keys() | now.keys()) if said.get(name) != now.get(name)), None)
+    return "other bytes" if field is None else f"{field} {said.get(field)}, not {now.get(field)}"
 
 
 def _contract(run: RunDir, config: ConfigPlan) -> Contract | None:

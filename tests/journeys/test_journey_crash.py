@@ -11,7 +11,6 @@ import pytest
 
 from workspace import (
     Planned,
-    Running,
     Workspace,
     attempts,
     events,
@@ -212,15 +211,17 @@ def test_two_signals_stop_now_and_leave_nothing_behind(workspace: Workspace) -> 
     plan = _prepared(workspace, "--workers", "2")
     running = workspace.start(plan)
     running.wait_for("fanout_started")
-    running.provider().suspend()
-    running.wait_for("attempt_phase", phase="follow", count=2)
     provider = running.provider()
+    provider.suspend()  # whoever works now works until it is stopped
+    running.wait_for("attempt_phase", phase="follow", count=3)
 
     running.signal(signal.SIGINT)
     running.wait_for("control_received")
     running.signal(signal.SIGINT)
+    running.wait_for("control_received", count=2)
+    provider.resume()
 
-    assert _ends_while(provider, running) == 130, running.out.read_text()
+    assert running.end() == 130, running.out.read_text()
     assert "Traceback" not in running.out.read_text()
     reasons = [a["outcome"]["reason"] for path in plan.results if path.parent.exists() for a in attempts(path)]
     assert set(reasons) <= {"graded", "cancelled"}
@@ -229,12 +230,6 @@ def test_two_signals_stop_now_and_leave_nothing_behind(workspace: Workspace) -> 
     assert workspace.leftovers() == []
 
     _resumes(workspace, plan)
-
-
-def _ends_while(provider: object, running: Running) -> int:
-    """The suspended provider is ended by KILL in the end; nothing waits for it longer than its own time-out."""
-    assert provider is not None
-    return running.end()
 
 
 def test_a_hangup_of_the_starting_terminal_is_no_traceback(plain: Workspace) -> None:

@@ -198,7 +198,7 @@ class Workspace:
             time.sleep(_POLL_S)
         claims = [str(path) for path in self.root.rglob("claim.json")] + [str(p) for p in self.root.rglob(".claim.*")]
         private = [str(path) for path in self.root.glob("results/_runs/*/private")]
-        return [*found, *claims, *private, *map(str, self.tmp.iterdir())]
+        return [*found, *claims, *private, *map(str, self.tmp.glob("*/"))]
 
 
 @dataclass

@@ -170,6 +170,7 @@ DAMAGES: dict[str, tuple[Callable[[RunTree], Any], str]] = {
     "a plan gone": (lambda t: t.run.plan.unlink(), "plan.json"),
     "a plan changed": (lambda t: edit(t.run.plan, '"reps": 2', '"reps": 3'), "plan.json"),
     "an index line gone": (lambda t: drop_line(t.index, 0), "results.jsonl"),
+    "an index value": (lambda t: edit(t.index, '"reward_partial":1', '"reward_partial":0'), "results.jsonl"),
     "an index gone": (lambda t: t.index.unlink(), "results.jsonl"),
     "a verdict gone": (lambda t: t.dir("t1/a/rep0").verdict.unlink(), "smoke of config a"),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import secrets
 import shutil
@@ -13,7 +14,7 @@ from pathlib import Path
 from windtunnel.domain.digest import to_json
 from windtunnel.domain.plan import Plan
 from windtunnel.domain.role import Route
-from windtunnel.environments.choose import make
+from windtunnel.environments.choose import clear, make
 from windtunnel.errors import Drifted, FileDamaged
 from windtunnel.gateway.client import GatewayClient
 from windtunnel.gateway.interface import GatewayFacts, StartFile, Upstream
@@ -77,6 +78,9 @@ async def open_bench(plan: Plan, run: RunDir, journal: Journal) -> AsyncIterator
     async with AsyncExitStack() as stack:
         end_former_gateway(run)
         stack.callback(shutil.rmtree, run.private, ignore_errors=True)
+        # Before the place goes, what still runs in it: local and plain keep their register there.
+        for name in await asyncio.to_thread(clear, plan.settings.environment, work_root=work_place(run)):
+            journal.line(f"ended {name}, which an earlier supervisor had left running")
         root = stack.enter_context(work_root(run))
         environment = make(plan.settings.environment, work_root=root)
         stack.push_async_callback(environment.close)

@@ -33,7 +33,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """All that an outcome may depend on.
 
     `fault`: reason of an infrastructure fault that ended the attempt early. `calls_models`: the subject has an executor
-    role. `started`, `exit`, `settled`, `timed_out`: the driver's claims. `driver_killed`: it ended without a record.
+    role. `started`, `exit`, `settled`, `timed_out`: the driver's claims. `output_limit`: it
+    wrote more than it may. `driver_killed`: it ended without a record.
     `own_calls`: calls by the subject's own account, None when it keeps none. `gateway_cut`: calls whose end was lost
     in a gateway restart. `patch_bytes` None: no patch can be told.
     """
@@ -47,6 +48,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     exit: int | None = None
     settled: bool = False
     timed_out: bool = False
+    output_limit: bool = False
     driver_killed: bool = False
     own_calls: int | None = None
     own_error: str | None = None
@@ -152,6 +154,7 @@ def _flags(facts: Facts) -> tuple[Flag, ...]:
         Flag.AGENT_TIMEOUT: facts.timed_out,
         Flag.AGENT_EXIT: not facts.timed_out and facts.exit not in (0, None),
         Flag.AGENT_OUT_OF_MEMORY: bool(facts.oom_events),
+        Flag.OUTPUT_LIMIT: facts.output_limit,
         Flag.DRIVER_KILLED: facts.driver_killed,
         Flag.EMPTY_PATCH: facts.patch_bytes == 0,
         Flag.ROLE_BOUND_REACHED: bound,

@@ -13,7 +13,7 @@ from windtunnel.domain.outcome import Reason
 from windtunnel.environments.disk_images import DiskImages
 from windtunnel.environments.intake import Intake
 from windtunnel.environments.interface import Fetched, Image, SandboxSpec
-from windtunnel.environments.rootdir import Owner, Root, copy_tree, give, parts_of, remove_tree
+from windtunnel.environments.rootdir import Owner, Root, copy_tree, give, parts_of, remove_tree, tree_bytes
 from windtunnel.errors import AttemptFault
 
 __all__ = ["DiskSandbox", "SandboxRecord"]
@@ -131,6 +131,10 @@ class DiskSandbox:
 
     def _was_mounted_on(self, target: str) -> bool:
         return self._root.path.joinpath(*parts_of(target)).is_dir()
+
+    async def disk_bytes(self) -> int | None:
+        """See the port."""
+        return await asyncio.to_thread(tree_bytes, self._root.path)
 
     async def end_processes(self) -> None:
         """See the port."""

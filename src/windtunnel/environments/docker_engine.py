@@ -116,6 +116,16 @@ class Engine:
         titles = [str(title).lower() for title in table["Titles"]]
         return [dict(zip(titles, row, strict=False)) for row in table["Processes"] or []]
 
+    async def written_bytes(self, container: str) -> int | None:
+        """What a container wrote beyond its image. The engine walks its layer for this: not to be asked often."""
+        async with (
+            self.bounded("inspect size", 120),
+            self.docker.session.get(self._url(f"containers/{container}/json"), params={"size": "true"}) as response,
+        ):
+            await self._checked(response)
+            size = (await response.json()).get("SizeRw")
+            return None if size is None else int(size)
+
     async def archive(self, container: str, path: str, into: IO[bytes], *, limit_bytes: int) -> bool:
         """Stream a path of a container into a file as tar, at most `limit_bytes`; False when there is no such path."""
         url = self._url(f"containers/{container}/archive")

@@ -116,6 +116,10 @@ class DockerSandbox:
             await self._require_same()
         return done
 
+    async def disk_bytes(self) -> int | None:
+        """See the port."""
+        return await self._engine.written_bytes(self.id)
+
     async def end_processes(self) -> None:
         """See the port. What cannot be ended from inside ends with the container."""
         await self.observed()

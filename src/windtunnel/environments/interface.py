@@ -174,6 +174,11 @@ class Sandbox(Protocol):
         """Memory peak and out-of-memory kills so far."""
         ...
 
+    async def disk_bytes(self) -> int | None:
+        """How much the sandbox has written to storage of its own so far (docker: beyond its image; elsewhere: all of
+        its root); None when it cannot be told now."""
+        ...
+
     async def remove(self) -> None:
         """Kill and remove, with its volumes and scratch. Never raises when it is already gone."""
         ...

@@ -217,6 +217,18 @@ def remove_tree(path: Path) -> None:
         raise AttemptFault(Reason.ENGINE_ERROR, f"cannot remove {path}")
 
 
+def tree_bytes(path: Path) -> int | None:
+    """Disk use of a tree in bytes, None when it cannot be told in a minute or while it changes."""
+    try:
+        asked = subprocess.run(
+            ["du", "-s", "-x", "--block-size=1", "--", str(path)], capture_output=True, timeout=60, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    told = asked.stdout.split(b"\t", 1)[0]
+    return int(told) if told.isdigit() else None
+
+
 def open_up(path: Path) -> None:
     """Let the owner read and enter everything below a path."""
     _quiet(["chmod", "-R", "u+rwX", "--", str(path)])

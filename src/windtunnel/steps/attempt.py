@@ -29,7 +29,7 @@ from windtunnel.gateway.interface import Door, DoorClosed
 from windtunnel.host.clock import monotonic
 from windtunnel.steps.bench import Bench
 from windtunnel.steps.phases import Phases
-from windtunnel.store.box import read_plain_file
+from windtunnel.store.box import plain_bytes, read_plain_file
 from windtunnel.store.layout import AttemptDir
 from windtunnel.store.tasks import read_instruction
 from windtunnel.subjects.driver_spec import EXIT_RECORD, RELAY_PORT, DriverSpec, ExitRecord
@@ -41,7 +41,9 @@ __all__ = ["Work", "close_door", "end", "follow", "launch", "open_sandbox", "sta
 NO_LIMIT_S = 24 * 3600.0
 # The driver enforces the deadline alone; the supervisor steps in when the driver cannot any more.
 DRIVER_GRACE_S = 30.0
+BOX_LIMIT_BYTES = 2 * 1024**3
 _POLL_S = 0.1
+_MEASURE_EVERY = 150  # polls: about every 15 s
 _PROBE_EVERY = 10
 
 
@@ -67,6 +69,7 @@ class Work:
     exit: ExitRecord | None = None
     driver_killed: bool = False
     overdue: bool = False
+    over_limit: str | None = None
     observed: Observed | None = None
     door: DoorClosed | None = None
     agent_wall_s: float | None = None
@@ -264,9 +267,22 @@ async def follow(work: Work, sandbox: Sandbox, *, limit_s: float | None = None) 
             if monotonic() - began > limit:
                 work.overdue = True
                 break
+            work.over_limit = await _over_limit(work, sandbox) if turn % _MEASURE_EVERY == _MEASURE_EVERY - 1 else None
+            if work.over_limit is not None:
+                break
             _note_activity(work)
             await asyncio.sleep(_POLL_S)
     work.agent_wall_s = round(monotonic() - began, 3)
+
+
+async def _over_limit(work: Work, sandbox: Sandbox) -> str | None:
+    """Why the attempt has written too much, None while it has not. Engines do not enforce storage: it is polled."""
+    storage = work.bench.limits(work.task).storage_mb
+    written = None if storage is None else await sandbox.disk_bytes()
+    if storage is not None and written is not None and written > storage * 1024 * 1024:
+        return f"wrote {written} bytes, storage_mb is {storage}"
+    box = await asyncio.to_thread(plain_bytes, work.dir.box)
+    return f"box holds {box} bytes" if box > BOX_LIMIT_BYTES else None
 
 
 def _exit_record(work: Work) -> ExitRecord | None:

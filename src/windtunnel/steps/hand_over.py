@@ -25,6 +25,7 @@ __all__ = ["Before", "HandOver", "collect", "look_before"]
 ARTIFACT_LIMIT_BYTES = 512 * 1024 * 1024
 PATCH_LIMIT_BYTES = 50 * 1024 * 1024
 TREE_LIMIT_BYTES = 32 * 1024 * 1024
+OVER = ": over the limit"  # how a fetch says that it left something behind for its size
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,7 @@ async def _take_patch(work: Work, collector: Sandbox, before: Before) -> tuple[b
     if before.tree is None or workdir is None:
         return None, 0
     fetched = await collector.fetch(workdir, scratch / "after", limit_bytes=TREE_LIMIT_BYTES)
-    if not fetched.found or any("limit" in reason for reason in fetched.skipped):
+    if not fetched.found or any(OVER in reason for reason in fetched.skipped):
         return None, 0
     return await asyncio.to_thread(lambda: tree_patch(_tree(before.tree), _tree(scratch / "after"))), 0
 
@@ -150,7 +151,7 @@ async def _take_artifacts(work: Work, collector: Sandbox) -> dict[str, Path]:
         target = _destination(work, artifact, number)
         target.parent.mkdir(parents=True, exist_ok=True)
         fetched = await collector.fetch(artifact.source, target, limit_bytes=ARTIFACT_LIMIT_BYTES)
-        if any("limit" in reason for reason in fetched.skipped):
+        if any(OVER in reason for reason in fetched.skipped):
             raise AttemptFault(Reason.PATCH_TOO_BIG, f"artifact {artifact.source} is over {ARTIFACT_LIMIT_BYTES} bytes")
         if fetched.found:
             taken[artifact.source] = target

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from windtunnel.domain.cell import model_leaf
 from windtunnel.domain.contract import bounded
+from windtunnel.domain.digest import sha256_bytes, to_line
 from windtunnel.domain.events import Event, Kind
 from windtunnel.domain.fold import Fold
 from windtunnel.domain.manifest import Manifest
@@ -20,6 +19,7 @@ from windtunnel.domain.status import Status
 from windtunnel.domain.verification import Claim, Tally, claim
 from windtunnel.steps.verify_cells import SeenCell
 from windtunnel.store.files import read_lines
+from windtunnel.store.index import index_entry
 from windtunnel.store.layout import RunDir
 from windtunnel.store.runs import RunState
 
@@ -94,7 +94,7 @@ class CountAudit:
     agree: Tally = field(default_factory=lambda: Tally("tree and events agree", "cells"))
     valid: Tally = field(default_factory=lambda: Tally("every planned cell is valid", "cells"))
     tree: Counter[str] = field(default_factory=Counter)
-    on_disk: dict[str, tuple[str, Path]] = field(default_factory=dict)
+    index_lines: dict[str, tuple[str, Path]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, state: RunState, manifest: Manifest, plan: Plan, *, ended: bool) -> CountAudit:
@@ -129,8 +129,9 @@ class CountAudit:
         else:
             self.agree.held(seen.dir.result if found != "no result" else self.run.events)
         self._outcome(seen, said)
-        if seen.result is not None and seen.result_sha256 is not None:
-            self.on_disk[seen.cell.id] = (seen.result_sha256, seen.dir.result)
+        if self.ended and seen.result is not None and seen.result_sha256 is not None:
+            entry = index_entry(self._leaf, seen.dir.result, seen.result_sha256, seen.result)
+            self.index_lines[seen.cell.id] = (sha256_bytes(to_line(entry)), seen.dir.result)
 
     def _outcome(self, seen: SeenCell, said: str) -> None:
         if not self.ended:
@@ -157,26 +158,18 @@ class CountAudit:
             yield self._index()
             yield from self.valid.claims()
 
+    @property
+    def _leaf(self) -> Path:
+        return Path(self.plan.paths.results_root) / model_leaf(self.plan.model) / self.plan.thinking
+
     def _index(self) -> Claim:
-        """results.jsonl is only an index, so that every planned cell's line must be what its result.json is now."""
-        leaf = Path(self.plan.paths.results_root) / model_leaf(self.plan.model) / self.plan.thinking
-        path, name = leaf / "results.jsonl", "index results.jsonl equals the tree"
+        """results.jsonl is only an index, so that every planned cell's line must be what its result.json makes now."""
+        path, name = self._leaf / "results.jsonl", "index results.jsonl equals the tree"
         if not path.is_file():
             return claim(name, False, expected="an index", found="there is none", evidence=[path])
-        lines = dict(_index_lines(path))
-        for cell_id, (sha256, result) in self.on_disk.items():
-            said = lines.get(str(result.relative_to(leaf)))
-            if said != sha256:
-                expected = f"{cell_id} with {sha256}"
-                return claim(name, False, expected=expected, found=bounded(said or "no line"), evidence=[path, result])
-        return claim(name, True, expected="", found=f"{len(self.on_disk)} planned cells", evidence=[path])
-
-
-def _index_lines(path: Path) -> Iterator[tuple[str, str | None]]:
-    for line in read_lines(path):
-        try:
-            entry: Any = json.loads(line)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(entry, dict):
-            yield str(entry.get("result_path")), entry.get("result_sha256")
+        there = {sha256_bytes(line) for line in read_lines(path)}
+        for cell_id, (line, result) in self.index_lines.items():
+            if line not in there:
+                expected = f"the line that result.json of {cell_id} makes"
+                return claim(name, False, expected=expected, found="no such line", evidence=[path, result])
+        return claim(name, True, expected="", found=f"{len(self.index_lines)} planned cells", evidence=[path])

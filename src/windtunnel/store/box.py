@@ -12,7 +12,7 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Copied", "copy_plain_files", "read_plain_file"]
+__all__ = ["Copied", "copy_plain_files", "plain_bytes", "read_plain_file"]
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,16 @@ def read_plain_file(path: Path, limit: int) -> bytes | None:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             return None
         return file.read(limit)
+
+
+def plain_bytes(root: Path) -> int:
+    """Bytes of the entries of a tree, links not followed; what vanishes meanwhile does not count."""
+    total = 0
+    for _, _, names, folder_fd in os.fwalk(root, follow_symlinks=False, onerror=None):
+        for name in names:
+            with contextlib.suppress(OSError):
+                total += os.stat(name, dir_fd=folder_fd, follow_symlinks=False).st_size
+    return total
 
 
 def copy_plain_files(source: Path, target: Path, *, limit_bytes: int) -> Copied:

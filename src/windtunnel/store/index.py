@@ -9,11 +9,12 @@ from typing import Any
 import msgspec
 
 from windtunnel.domain.digest import to_line
+from windtunnel.domain.result import Result
 from windtunnel.errors import FileDamaged
 from windtunnel.store.files import sha256_file, write_atomic
 from windtunnel.store.results import read_result
 
-__all__ = ["rebuild_index"]
+__all__ = ["index_entry", "rebuild_index"]
 
 
 def rebuild_index(leaf_dir: Path) -> int:
@@ -27,11 +28,15 @@ def rebuild_index(leaf_dir: Path) -> int:
     return len(lines)
 
 
+def index_entry(leaf_dir: Path, path: Path, result_sha256: str, result: Result) -> dict[str, Any]:
+    """The line of a readable result, as a value."""
+    where = {"result_path": os.path.relpath(path, leaf_dir), "result_sha256": result_sha256}
+    entry: dict[str, Any] = where | msgspec.to_builtins(result)
+    return entry
+
+
 def _entry(leaf_dir: Path, path: Path) -> dict[str, Any]:
-    where = {"result_path": os.path.relpath(path, leaf_dir)}
     try:
-        result = read_result(path)
-        record: dict[str, Any] = msgspec.to_builtins(result)
-        return where | {"result_sha256": sha256_file(path)} | record
+        return index_entry(leaf_dir, path, sha256_file(path), read_result(path))
     except (FileDamaged, OSError) as error:
-        return where | {"damaged": getattr(error, "found", str(error))}
+        return {"result_path": os.path.relpath(path, leaf_dir), "damaged": getattr(error, "found", str(error))}

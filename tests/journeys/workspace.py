@@ -33,6 +33,21 @@ printf '{"reward": %s}\\n' "$reward" > "$logs/reward.json"
 """
 
 
+# For the `command` subject: `call MODEL [PATH]` makes one chat completion and prints the answer's text.
+CALL = """#!/usr/bin/env python3
+import json, os, sys, urllib.error, urllib.request
+url = os.environ["OPENAI_BASE_URL"] + (sys.argv[2] if len(sys.argv) > 2 else "/chat/completions")
+body = {"model": sys.argv[1], "messages": [{"role": "user", "content": "hello"}], "reasoning_effort": "medium"}
+headers = {"Authorization": "Bearer " + os.environ["OPENAI_API_KEY"], "Content-Type": "application/json"}
+request = urllib.request.Request(url, json.dumps(body).encode(), headers)
+try:
+    answer = json.load(urllib.request.urlopen(request, timeout=20))
+except urllib.error.HTTPError as error:
+    sys.exit("HTTP %s: %s" % (error.code, error.read().decode()))
+print(answer["choices"][0]["message"]["content"])
+"""
+
+
 def bash(command: str, **fields: Any) -> dict[str, Any]:
     """A scripted turn that runs a shell command."""
     return {"tool_calls": [{"name": "bash", "arguments": {"command": command}}]} | fields
@@ -122,6 +137,11 @@ class Workspace:
         self.write(f"tasks/{name}/tests/test.sh", test_sh, executable=True)
         return self.root / "tasks" / name
 
+    def command(self, name: str, text: str, replay: Mapping[str, Any] | None = None) -> Path:
+        """A config of subject `command`: a shell script that is given the box and the work directory."""
+        files = {"command": "agent\n{box}\n{workdir}\n", "bin/agent": f"#!/bin/sh\nbox=$1 work=$2\n{text}\n"}
+        return self.config(name, replay, {**files, "bin/call": CALL})
+
     # ---- commands ----
 
     def windtunnel(
@@ -148,7 +168,8 @@ class Workspace:
     def plan_command(self, *arguments: str, configs: str = "a", subject: str = "loop") -> list[str]:
         """The usual flags; a task selection among the arguments wins over all tasks."""
         chosen = {"--tasks", "--subset", "--range", "--sample", "--all-tasks"} & set(arguments)
-        model = [] if "--model" in arguments else ["--model", MODEL, "--thinking", LEVEL]
+        given = "--model" in arguments or subject == "command"  # which calls a model only when it is given one
+        model = [] if given else ["--model", MODEL, "--thinking", LEVEL]
         environment = [] if "--environment" in arguments else ["--environment", self.environment]
         name = [] if "--run-id" in arguments else ["--run-id", "r1"]
         return ["plan", "--subject", subject, "--configs", configs, *model, *environment, *name] + [

@@ -28,7 +28,7 @@ from windtunnel.subjects.bundle import bundle_for, platform
 from windtunnel.subjects.interface import Subject
 from windtunnel.subjects.registry import find, parse
 
-__all__ = ["drafted", "environment_facts", "plan_command"]
+__all__ = ["drafted", "environment_facts", "machine_facts", "plan_command"]
 
 DEFAULT_SUBJECT = "pi"
 
@@ -67,18 +67,24 @@ def drafted(context: click.Context, *, program: tuple[str, ...]) -> Plan:
         request,
         subject=subject,
         environment_facts=facts,
-        facts=Facts(
-            environ=os.environ,
-            now=utc_now(),
-            memory_mb=total_mb(),
-            cpus=os.cpu_count(),
-            platform=platform(),
-            bundle=bundle_for(subject.name, subject.version).hash,
-            versions=versions(),
-        ),
+        facts=machine_facts(subject),
     )
     write_plan(plan, to_text(receipt(plan)))
     return plan
+
+
+def machine_facts(subject: Subject) -> Facts:
+    """What a plan for this subject may know of the machine it is made on. Raises InputWrong when the bundle is not
+    built."""
+    return Facts(
+        environ=os.environ,
+        now=utc_now(),
+        memory_mb=total_mb(),
+        cpus=os.cpu_count(),
+        platform=platform(),
+        bundle=bundle_for(subject.name, subject.version).hash,
+        versions=versions(),
+    )
 
 
 def _subject(asked: str | None, request: Request) -> Subject:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 from datetime import UTC, datetime
 from importlib.resources import files
@@ -11,21 +10,17 @@ from typing import Literal
 
 import click
 
-from windtunnel.cli.plan import environment_facts
-from windtunnel.cli.request import versions
+from windtunnel.cli.plan import environment_facts, machine_facts
 from windtunnel.cli.run import run_plan
 from windtunnel.domain.plan import Plan
 from windtunnel.domain.receipt import receipt
 from windtunnel.domain.receipt_text import to_text
 from windtunnel.errors import FileDamaged, NotVerified, WindtunnelError
-from windtunnel.host.clock import utc_now
-from windtunnel.host.memory import total_mb
 from windtunnel.steps.draft import draft
-from windtunnel.steps.draft_request import Facts, Request
+from windtunnel.steps.draft_request import Request
 from windtunnel.store.plans import write_plan
 from windtunnel.store.results import read_result
 from windtunnel.store.tasks import bundled_root, list_tasks, read_task
-from windtunnel.subjects.bundle import bundle_for, platform
 from windtunnel.subjects.registry import find
 
 __all__ = ["tasks_group"]
@@ -97,16 +92,7 @@ def _plan(
         all_tasks=not chosen,
         workers=workers,
     )
-    told = Facts(
-        environ=os.environ,
-        now=utc_now(),
-        memory_mb=total_mb(),
-        cpus=os.cpu_count(),
-        platform=platform(),
-        bundle=bundle_for(subject.name, subject.version).hash,
-        versions=versions(),
-    )
-    plan = draft(request, subject=subject, environment_facts=facts, facts=told)
+    plan = draft(request, subject=subject, environment_facts=facts, facts=machine_facts(subject))
     write_plan(plan, to_text(receipt(plan)))
     return plan
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from windtunnel.domain.role import EXECUTOR
 from windtunnel.errors import FileDamaged, InputWrong
-from windtunnel.subjects.bundle import bundle_for
 from windtunnel.subjects.config_files import argument_lines, copy_tree, find_file
-from windtunnel.subjects.interface import BASE_URL, SANDBOX_PATH, TOKEN, Account, Launch, LaunchContext
+from windtunnel.subjects.interface import BASE_URL, SANDBOX_PATH, TOKEN, Launch, LaunchContext
+from windtunnel.subjects.plainest import PlainestSubject
 
 __all__ = ["Command"]
 
@@ -21,12 +21,10 @@ _FILE = "command"
 _PLACEHOLDER = re.compile(r"\{(prompt_file|workdir|model|thinking|box|base_url)\}")
 
 
-class Command:
+class Command(PlainestSubject):
     """The prompt is on stdin and in {prompt_file}; done when the process ends."""
 
     name = "command"
-    version = "1"
-    calls_models = False
 
     def refuse(self, inputs: Path, leaf: Path | None) -> list[str]:
         """A config without a command line, or with the model's address in it."""
@@ -42,14 +40,6 @@ class Command:
         if any("{base_url}" in argument for argument in arguments):
             return [f"{path.name}: {{base_url}} would be visible to every process; read OPENAI_BASE_URL instead"]
         return []
-
-    def overlay_description(self, inputs: Path, leaf: Path | None, *, model: str, route: str) -> list[str]:
-        """Nothing: the gateway is given in the environment."""
-        return []
-
-    def bundle(self) -> Path:
-        """The base bundle, built on first use."""
-        return bundle_for(self.name, self.version).path
 
     def launch(self, context: LaunchContext) -> Launch:
         """The config's `bin/` comes first on PATH. Raises InputWrong when `refuse` would have said no."""
@@ -67,10 +57,6 @@ class Command:
         }
         argv = tuple(_PLACEHOLDER.sub(lambda match: places[match[1]], line) for line in argument_lines(path))
         return Launch(protocol="exit", argv=argv, env=_environment(context), prompt=context.instruction)
-
-    def account(self, box: Path) -> Account:
-        """It keeps none that we could know of."""
-        return Account()
 
 
 def _environment(context: LaunchContext) -> dict[str, str]:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from windtunnel.domain.role import EXECUTOR
 from windtunnel.errors import InputWrong
-from windtunnel.subjects.bundle import bundle_for
 from windtunnel.subjects.claims import TokenSum, count, mapping, records, text
 from windtunnel.subjects.config_files import copy_tree, system_text
 from windtunnel.subjects.interface import BASE_URL, SANDBOX_PATH, TOKEN, Account, Launch, LaunchContext
+from windtunnel.subjects.plainest import PlainestSubject
 
 __all__ = ["Loop"]
 
@@ -21,11 +21,10 @@ _NO_MEANING = ("pi-flags", "settings.json", "advisor.json", "skills", "extension
 _USAGE = {name: name for name in ("input", "cache_read", "output", "reasoning")}
 
 
-class Loop:
+class Loop(PlainestSubject):
     """Takes `system_preamble.md`, `orchestration.md`, `bin/` and `env` from a config."""
 
     name = "loop"
-    version = "1"
     calls_models = True
 
     def refuse(self, inputs: Path, leaf: Path | None) -> list[str]:
@@ -33,14 +32,6 @@ class Loop:
         folders = [inputs] if leaf is None else [inputs, leaf]
         found = [path for folder in folders for name in _NO_MEANING if (path := folder / name).exists()]
         return [f"{path.relative_to(inputs)} has no meaning for subject loop" for path in found]
-
-    def overlay_description(self, inputs: Path, leaf: Path | None, *, model: str, route: str) -> list[str]:
-        """Nothing: the gateway is given in the environment."""
-        return []
-
-    def bundle(self) -> Path:
-        """The base bundle, built on first use."""
-        return bundle_for(self.name, self.version).path
 
     def launch(self, context: LaunchContext) -> Launch:
         """Raises InputWrong without a model."""

@@ -119,6 +119,7 @@ class SmokeVerdict(Fields, frozen=True, kw_only=True):
     config: str
     cell: str
     verdict_path: str | None = None
+    verdict_sha256: str | None = None
     failed: tuple[str, ...] = ()
 
 

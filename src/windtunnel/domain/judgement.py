@@ -108,7 +108,16 @@ def _last_call(ends: Sequence[CallEnded], roles: Iterable[str]) -> Outcome | Non
         if last is not None and reason is not None:
             said = f"{last.status} {last.error_code or ''} {last.error_message or ''}".strip()
             return Outcome.of(reason, f"last call of {role}: {said}"[:300])
+        if last is not None and all(_is_refused(end) for end in ends if end.role == role):
+            return Outcome.of(
+                Reason.PROVIDER_ERROR, f"no call of {role} was ever answered: {last.status} {last.error_code}"
+            )
     return None
+
+
+def _is_refused(end: CallEnded) -> bool:
+    """The provider answered with an error: a role that only ever got these did no work that could be graded."""
+    return end.status is not None and end.status >= 400
 
 
 def _classify(end: CallEnded) -> Reason | None:

@@ -51,6 +51,7 @@ class Bench:
     work_root: Path
     pins: dict[str, str] = field(default_factory=dict)
     identities: dict[tuple[str, str], str] = field(default_factory=dict)
+    drift_told: bool = False
     janitors: set[asyncio.Task[None]] = field(default_factory=set)
 
     @property

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from windtunnel.domain.cell import Cell
+from windtunnel.domain.events import Kind
 from windtunnel.errors import Drifted
 from windtunnel.steps.bench import Bench
 from windtunnel.store.files import sha256_file
 from windtunnel.store.tasks import read_task
 
-__all__ = ["require_no_drift"]
+__all__ = ["require_no_drift", "tell_drift"]
+
+
+def tell_drift(bench: Bench, cell: Cell, error: Drifted) -> None:
+    """Write the run's one launch_input_drift event, whichever worker saw it first."""
+    if bench.drift_told:
+        return
+    bench.drift_told = True
+    facts = {"what": error.what, "where": error.where, "approved": error.planned, "observed": error.now}
+    bench.journal.event(Kind.LAUNCH_INPUT_DRIFT, cell=cell.id, **facts)
 
 
 def require_no_drift(bench: Bench, cell: Cell) -> None:

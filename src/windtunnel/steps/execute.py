@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import shutil
+import traceback
 from collections import Counter
 from typing import Any
 
@@ -15,7 +17,7 @@ from windtunnel.domain.events import Kind
 from windtunnel.domain.outcome import RULES, Outcome, Reason, Status
 from windtunnel.domain.result import AttemptRecord, PatchFacts, Result
 from windtunnel.environments.interface import Sandbox
-from windtunnel.errors import AttemptFault
+from windtunnel.errors import AttemptFault, Drifted
 from windtunnel.host.clock import monotonic, utc_now
 from windtunnel.host.processes import current
 from windtunnel.steps import attempt as steps_of
@@ -131,6 +133,11 @@ async def _attempt(bench: Bench, cell: Cell, number: int, directory: AttemptDir)
             graded = await grade_attempt(work, handed)
         except AttemptFault as error:
             fault = error
+        except (Drifted, asyncio.CancelledError):
+            raise
+        except Exception as error:
+            # The one broad except: whatever a subject or an engine does becomes this cell's outcome, nobody else's.
+            fault = _unforeseen(work, error)
         return await _finish(work, record, handed, graded, fault, began)
     except asyncio.CancelledError:
         stopped = Outcome.of(Reason.CANCELLED, "stopped by the operator")
@@ -148,6 +155,13 @@ async def _subject_part(work: Work) -> HandOver:
     await steps_of.follow(work, sandbox)
     await steps_of.end(work, sandbox)
     return await collect(work, sandbox, before)
+
+
+def _unforeseen(work: Work, error: Exception) -> AttemptFault:
+    """An outcome for an error that nobody thought of; its traceback stays with the attempt."""
+    (work.dir.logs / "traceback.txt").write_text("".join(traceback.format_exception(error)))
+    full = isinstance(error, OSError) and error.errno == errno.ENOSPC
+    return AttemptFault(Reason.DISK_FULL if full else Reason.UNKNOWN, f"{type(error).__name__}: {error}"[:300])
 
 
 def _say_who_works(work: Work, sandbox: Sandbox) -> None:

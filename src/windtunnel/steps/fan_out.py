@@ -11,7 +11,7 @@ from windtunnel.domain.cell import Cell
 from windtunnel.domain.events import Kind
 from windtunnel.errors import Drifted, Paused, Stopped, WindtunnelError
 from windtunnel.steps.bench import Bench
-from windtunnel.steps.drift import require_no_drift
+from windtunnel.steps.drift import require_no_drift, tell_drift
 from windtunnel.steps.execute import execute_cell
 from windtunnel.steps.smoke import has_valid_result
 
@@ -40,7 +40,10 @@ async def fan_out(bench: Bench, cells: list[Cell], drain: Drain) -> None:
     bench.journal.event(Kind.FANOUT_STARTED, cells=len(cells))
     batch = _Batch(bench, deque(cells), drain)
     workers = min(bench.plan.settings.workers, len(cells))
-    await asyncio.gather(*(_work(batch) for _ in range(workers)))
+    ended = await asyncio.gather(*(_work(batch) for _ in range(workers)), return_exceptions=True)
+    for error in ended:  # every worker has come to its end before one's error ends the run
+        if isinstance(error, BaseException):
+            raise error
     if batch.stop is not None:
         raise batch.stop
     if drain.asked.is_set() and batch.waiting:
@@ -54,14 +57,7 @@ async def _work(batch: _Batch) -> None:
             await _one(batch, cell)
         except Drifted as error:
             batch.stop = error
-            batch.bench.journal.event(
-                Kind.LAUNCH_INPUT_DRIFT,
-                cell=cell.id,
-                what=error.what,
-                where=error.where,
-                approved=error.planned,
-                observed=error.now,
-            )
+            tell_drift(batch.bench, cell, error)
 
 
 async def _one(batch: _Batch, cell: Cell) -> None:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from pathlib import Path
 
 from windtunnel.domain.cell import Cell
 from windtunnel.domain.contract import Contract, Verdict, parse_contract
 from windtunnel.domain.events import Kind
 from windtunnel.domain.outcome import Status
-from windtunnel.errors import FileDamaged, SmokeFailed
+from windtunnel.errors import Drifted, FileDamaged, SmokeFailed
 from windtunnel.steps.bench import Bench
-from windtunnel.steps.drift import require_no_drift
+from windtunnel.steps.drift import require_no_drift, tell_drift
 from windtunnel.steps.execute import execute_cell
 from windtunnel.steps.judge import judge
+from windtunnel.store.files import sha256_file
 from windtunnel.store.results import read_result
 
 __all__ = ["has_valid_result", "smoke"]
@@ -26,8 +28,15 @@ async def smoke(bench: Bench) -> None:
     same command given again fails again without spending anything.
     """
     slots = asyncio.Semaphore(bench.plan.settings.workers)
-    verdicts = await asyncio.gather(*(_one(bench, entry.cell, slots) for entry in bench.plan.preflight))
-    failed = [(cell, verdict) for cell, verdict in verdicts if not verdict.passed]
+    ended = await asyncio.gather(
+        *(_one(bench, entry.cell, slots) for entry in bench.plan.preflight), return_exceptions=True
+    )
+    failed = []
+    for one in ended:  # every cell has come to its end before one's error ends the run
+        if isinstance(one, BaseException):
+            raise one
+        if not one[1].passed:
+            failed.append(one)
     if failed:
         lines = [_explain(bench, cell, verdict) for cell, verdict in failed]
         raise SmokeFailed("smoke failed; no batch cell was started\n" + "\n".join(lines))
@@ -40,8 +49,7 @@ async def _one(bench: Bench, cell: Cell, slots: asyncio.Semaphore) -> tuple[Cell
         if has_valid_result(bench, cell):
             bench.journal.line(f"smoke of {config.name}: {cell.id} is stored; judged again without a model call")
         else:
-            require_no_drift(bench, cell)
-            await execute_cell(bench, cell)
+            await _run_first(bench, cell)
         verdict = judge(
             bench.cell_dir(cell),
             plan=bench.plan,
@@ -51,6 +59,15 @@ async def _one(bench: Bench, cell: Cell, slots: asyncio.Semaphore) -> tuple[Cell
         )
         _report(bench, cell, verdict)
         return cell, verdict
+
+
+async def _run_first(bench: Bench, cell: Cell) -> None:
+    try:
+        require_no_drift(bench, cell)
+        await execute_cell(bench, cell)
+    except Drifted as error:
+        tell_drift(bench, cell, error)
+        raise
 
 
 def _contract(bench: Bench, cell: Cell) -> Contract | None:
@@ -66,7 +83,9 @@ def _report(bench: Bench, cell: Cell, verdict: Verdict) -> None:
     failed = [f"{a.kind} {a.target}" for a in verdict.assertions if a.passed is False]
     bench.journal.event(Kind.PREFLIGHT_FINISHED, cell=cell.id, config=config, passed=verdict.passed)
     kind = Kind.SMOKE_PASSED if verdict.passed else Kind.SMOKE_FAILED
-    bench.journal.event(kind, cell=cell.id, config=config, verdict_path=path, failed=failed)
+    bench.journal.event(
+        kind, cell=cell.id, config=config, verdict_path=path, verdict_sha256=sha256_file(Path(path)), failed=failed
+    )
 
 
 def _explain(bench: Bench, cell: Cell, verdict: Verdict) -> str:

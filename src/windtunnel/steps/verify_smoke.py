@@ -131,7 +131,19 @@ def _why_not(asked: _Asked, one: _Kept) -> tuple[str, str] | None:
     for field, value in wanted.items():
         if getattr(verdict, field) != value:
             return f"{field} {value}", f"{field} {getattr(verdict, field)}"
-    return _not_then(asked, verdict) or _not_again(asked, one, verdict)
+    return _not_the_told(asked, one) or _not_then(asked, verdict) or _not_again(asked, one, verdict)
+
+
+def _not_the_told(asked: _Asked, one: _Kept) -> tuple[str, str] | None:
+    """The file is not the one whose hash this run's own event told."""
+    told = [
+        event.fields["verdict_sha256"]
+        for event in asked.events
+        if event.event is Kind.SMOKE_PASSED and event.fields.get("verdict_path") == str(one.path)
+    ]
+    if not one.own or not told or told[-1] is None or told[-1] == sha256_file(one.path):
+        return None
+    return f"verdict {told[-1]} as smoke_passed tells", sha256_file(one.path)
 
 
 def _not_then(asked: _Asked, verdict: Verdict) -> tuple[str, str] | None:

@@ -88,9 +88,7 @@ def _cell_id(path: Path) -> str:
     return f"{value['task']}/{value['config']}/rep{value['rep']}"
 
 
-@pytest.mark.parametrize(
-    "phase", ["prepare_image", "create", "start", "follow", "end", "collect", "verify", "account"]
-)
+@pytest.mark.parametrize("phase", ["prepare_image", "create", "start", "follow", "end", "collect", "verify", "account"])
 def test_a_kill_in_any_phase_of_an_attempt_costs_at_most_that_attempt(plain: Workspace, phase: str) -> None:
     plan = _prepared(plain)
     running = plain.start(plan)

@@ -15,7 +15,19 @@ from pathlib import Path
 import psutil
 import pytest
 
-from workspace import DONE, Planned, Workspace, asked, bash, has_passed, is_clear_refusal, ndjson, result, script, solves
+from workspace import (
+    DONE,
+    Planned,
+    Workspace,
+    asked,
+    bash,
+    has_passed,
+    is_clear_refusal,
+    ndjson,
+    result,
+    script,
+    solves,
+)
 
 CANARY = "wtCanary/7f3a+91bc==5d2e8840"
 ROUTE = 'credential = "JOURNEY_KEY"\n'

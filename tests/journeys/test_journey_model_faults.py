@@ -24,10 +24,14 @@ from workspace import (
     solves,
 )
 
+# An error inside a stream that began well: the loop does not ask again, so that these journeys are short.
+BROKEN = {"error": {"status": 200, "code": "server_error", "message": "broken", "in_stream": True}}
 USAGE = {"input": 100, "output": 10}
 
 
-def _second_task_meets(workspace: Workspace, turns: list[dict[str, Any]], *flags: str, timeout_s: float = 60) -> Planned:
+def _second_task_meets(
+    workspace: Workspace, turns: list[dict[str, Any]], *flags: str, timeout_s: float = 60
+) -> Planned:
     """Task `one` passes smoke; task `two` meets the fault, task `three` would come next."""
     workspace.config("a", script(solves(), on_task("two", turns)))
     for name in ("one", "three", "two"):
@@ -80,7 +84,7 @@ def test_errors_that_concern_every_cell_stop_the_run(plain: Workspace, error: di
 
 
 def test_a_provider_that_fails_for_ever_is_tried_three_times_and_every_attempt_is_kept(workspace: Workspace) -> None:
-    turns = [bash("echo 42 > answer.txt", usage=USAGE), {"error": {"status": 500, "message": "broken"}}]
+    turns = [bash("echo 42 > answer.txt", usage=USAGE), BROKEN]
     plan = _second_task_meets(workspace, turns)
 
     done = workspace.run(plan)
@@ -109,9 +113,7 @@ def test_the_usage_of_every_attempt_counts_in_the_status(plain: Workspace) -> No
     plain.run(plan)
 
     assert [a["usage"]["total"]["tokens"]["input"] for a in attempts(_of_two(plan))] == [100, 100]
-    total = sum(
-        a["usage"]["total"]["tokens"]["input"] for path in plan.results for a in attempts(path) if a["usage"]
-    )
+    total = sum(a["usage"]["total"]["tokens"]["input"] for path in plan.results for a in attempts(path) if a["usage"])
     assert result(plan.run_dir / "status.json")["usage"]["executor"]["tokens"]["input"] == total
 
 
@@ -126,9 +128,7 @@ def test_the_usage_of_every_attempt_counts_in_the_status(plain: Workspace) -> No
     ids=["429", "500", "503", "torn"],
 )
 def test_a_fault_that_the_agent_gets_over_is_no_outcome(plain: Workspace, fault: dict[str, Any]) -> None:
-    """The script answers by the number of answers so far, so the fault comes with the first call of each cell only when
-    the provider heals: a healthy one is put in its place while the agent backs off."""
-    plain.config("a", script([fault]), {"command": "agent\n{box}\n"}, toml="")
+    plain.config("a", script([fault, DONE]), {"command": "agent\n{box}\n"})
     plain.write("configs/a/bin/agent", _PERSISTENT, executable=True)
     plain.task("one")
     plan = plain.plan("--model", "replay/scripted", "--thinking", "medium", subject="command")
@@ -197,22 +197,22 @@ def test_usage_that_the_provider_does_not_tell_is_null_not_zero(plain: Workspace
     assert [line["tokens"] for line in wire if line["event"] == "call_ended"][0] is None
 
 
-@pytest.mark.parametrize(("model", "path"), [("another-model", ""), ("scripted", "/../../replay/advisor")])
-def test_a_model_call_of_an_undeclared_role_is_refused_and_stops_the_run(
-    workspace: Workspace, model: str, path: str
-) -> None:
+@pytest.mark.parametrize(
+    "undeclared",
+    ["call another-model", 'OPENAI_BASE_URL=$(echo "$OPENAI_BASE_URL" | sed s/executor/advisor/) call scripted'],
+    ids=["model", "role"],
+)
+def test_a_model_call_of_an_undeclared_role_is_refused_and_stops_the_run(workspace: Workspace, undeclared: str) -> None:
     text = f"""
     mkdir -p "$box/session"; echo x > "$box/session/log"; echo 42 > answer.txt
     call scripted
-    read -r prompt; case "$prompt" in *two*) call {model} {path}/chat/completions; esac
+    read -r prompt; case "$prompt" in *two*) {undeclared}; esac
     exit 0
     """
     workspace.command("a", text, script([{"text": "hello"}]))
     for name in ("one", "two"):
         workspace.task(name)
-    plan = workspace.plan(
-        "--order", "task", "--model", "replay/scripted", "--thinking", "medium", subject="command"
-    )
+    plan = workspace.plan("--order", "task", "--model", "replay/scripted", "--thinking", "medium", subject="command")
 
     done = workspace.run(plan)
 
@@ -255,7 +255,7 @@ def test_an_agent_that_never_calls_its_model_is_not_scored(plain: Workspace) -> 
 
 
 def test_five_equal_faults_in_a_row_open_the_breaker(plain: Workspace) -> None:
-    turns = [{"error": {"status": 500, "message": "broken"}}]
+    turns = [BROKEN]
     names = [f"t{n}" for n in range(8)]
     plain.config("a", script(turns, on_task("t0", solves())))
     for name in names:

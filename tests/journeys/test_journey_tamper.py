@@ -82,7 +82,9 @@ _CELL = [
     pytest.param(
         "smoke-verdict.json",
         _flip,
-        marks=pytest.mark.xfail(strict=True, reason="verify does not compare a verdict's assertions with those that hold"),
+        marks=pytest.mark.xfail(
+            strict=True, reason="verify does not compare a verdict's assertions with those that hold"
+        ),
     ),
     ("smoke-verdict.json", _swap(b'"passed": true', b'"passed": false')),
 ]
@@ -103,9 +105,7 @@ _RUN = [
 ]
 
 
-def _fails_and_names(
-    finished: tuple[Workspace, Planned], path: Path, change: Callable[[bytes], bytes | None]
-) -> None:
+def _fails_and_names(finished: tuple[Workspace, Planned], path: Path, change: Callable[[bytes], bytes | None]) -> None:
     workspace, _ = finished
     before = path.read_bytes()
     after = change(before)

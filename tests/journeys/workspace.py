@@ -33,10 +33,10 @@ printf '{"reward": %s}\\n' "$reward" > "$logs/reward.json"
 """
 
 
-# For the `command` subject: `call MODEL [PATH]` makes one chat completion and prints the answer's text.
+# For the `command` subject: `call MODEL` makes one chat completion and prints the answer's text.
 CALL = """#!/usr/bin/env python3
 import json, os, sys, urllib.error, urllib.request
-url = os.environ["OPENAI_BASE_URL"] + (sys.argv[2] if len(sys.argv) > 2 else "/chat/completions")
+url = os.environ["OPENAI_BASE_URL"] + "/chat/completions"
 body = {"model": sys.argv[1], "messages": [{"role": "user", "content": "hello"}], "reasoning_effort": "medium"}
 headers = {"Authorization": "Bearer " + os.environ["OPENAI_API_KEY"], "Content-Type": "application/json"}
 request = urllib.request.Request(url, json.dumps(body).encode(), headers)

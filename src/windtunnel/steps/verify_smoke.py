@@ -137,7 +137,7 @@ def _why_not(asked: _Asked, one: _Kept) -> tuple[str, str] | None:
 def _not_the_told(asked: _Asked, one: _Kept) -> tuple[str, str] | None:
     """The file is not the one whose hash this run's own event told."""
     told = [
-        event.fields["verdict_sha256"]
+        event.fields.get("verdict_sha256")
         for event in asked.events
         if event.event is Kind.SMOKE_PASSED and event.fields.get("verdict_path") == str(one.path)
     ]

@@ -1,4 +1,4 @@
-"""Fixtures of the journeys: an empty workspace in each environment, or in `plain` where the environment is no matter."""
+"""Fixtures of the journeys: an empty workspace in each environment, or in `plain` where that does not matter."""
 
 from __future__ import annotations
 

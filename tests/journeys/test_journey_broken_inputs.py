@@ -8,8 +8,18 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from workspace import DONE, Workspace, has_passed, is_clear_refusal, outcome, result, script, solves
+from workspace import (
+    DONE,
+    Workspace,
+    attempts,
+    has_passed,
+    is_clear_refusal,
+    outcome,
+    result,
+    said_wrong,
+    script,
+    solves,
+)
 
 ROOT = Path(__file__).parents[2]
 
@@ -237,18 +247,22 @@ def test_a_torn_result_is_set_aside_by_name_and_its_cell_is_run(ready: Workspace
 
 def test_a_result_torn_during_a_pause_is_set_aside_by_the_resume(ready: Workspace) -> None:
     """The plan knew nothing of it: the resume itself must see it."""
-    ready.task("two")
-    plan = ready.plan("--order", "task")
+    for name in ("two", "three"):
+        ready.task(name)
+    plan = ready.plan("--order", "task", "--tasks", "one,two,three")
     running = ready.start(plan)
-    running.wait_for("cell_finished")
+    running.wait_for("attempt_phase", phase="follow", count=3)
     running.kill()
-    plan.result().write_bytes(b'{"schemaVersion": 1, "ta')
+    torn = plan.result(1)
+    torn.write_bytes(b'{"schemaVersion": 1, "ta')
 
     done = ready.run(plan)
 
-    assert done.returncode == 0, done.stderr
-    assert [outcome(path) for path in plan.results] == [("valid", "graded")] * 2
-    assert list(plan.result().parent.glob("result.json.torn-*"))
+    assert done.returncode == 0, said_wrong(done)
+    assert [outcome(path) for path in plan.results] == [("valid", "graded")] * 3
+    assert list(torn.parent.glob("result.json.torn-*"))
+    assert len(attempts(torn)) == 2
+    has_passed(ready.verify())
 
 
 def test_run_batch_without_a_terminal_prints_the_confirm_command_and_runs_with_it(ready: Workspace) -> None:

@@ -191,19 +191,40 @@ def test_a_run_paused_by_drift_goes_on_when_the_task_is_restored(plain: Workspac
     has_passed(plain.verify())
 
 
-def test_tests_edited_while_the_agent_works_never_grade_it(plain: Workspace) -> None:
-    """The result would say that it was graded by the planned tests."""
-    plain.config("a", script([{"text": "I did nothing."}]))
-    plain.task("one")
-    plan = plain.plan()
-    running = plain.start(plan)
+def test_tests_edited_while_the_agent_works_never_grade_it(workspace: Workspace) -> None:
+    """The running cell ends, graded by the tests that were approved; the next one does not start."""
+    workspace.config("a", script([{"text": "I did nothing."}]))
+    for name in ("one", "two"):
+        workspace.task(name)
+    plan = workspace.plan("--order", "task", "--reps", "2", "--tasks", "one")
+    running = workspace.start(plan)
     running.wait_for("attempt_phase", phase="follow")
     running.provider().suspend()
 
     always = '#!/bin/sh\nprintf \'{"reward": 1}\' > "${WINDTUNNEL_LOGS:-/logs}/verifier/reward.json"\n'
-    plain.write("tasks/one/tests/test.sh", always, executable=True)
+    workspace.write("tasks/one/tests/test.sh", always, executable=True)
     running.provider().resume()
 
     assert running.end() == 4
-    assert not plan.result().exists() or outcome(plan.result())[0] != "valid"
-    assert of_kind(plan.run_dir, "launch_input_drift")
+    assert outcome(plan.result(0)) == ("valid", "graded")
+    assert json.loads(plan.result(0).read_text())["reward_binary"] == 0
+    assert not plan.result(1).parent.exists()
+    assert of_kind(plan.run_dir, "launch_input_drift")[0]["what"] == "verifier revision of one"
+    assert workspace.leftovers() == []
+
+
+def test_a_task_that_breaks_between_two_attempts_is_drift(plain: Workspace) -> None:
+    broken = {"error": {"status": 200, "code": "server_error", "message": "broken", "in_stream": True}}
+    plain.config("a", script([{"text": "", "delay_ms": 400} | broken]))
+    plain.task("one")
+    plan = plain.plan()
+    running = plain.start(plan)
+    running.wait_for("attempt_phase", phase="follow")
+
+    plain.write("tasks/one/task.toml", "[broken\n")
+
+    assert running.end() == 4, running.out.read_text()
+    assert len(attempts(plan.result())) == 1
+    [drift] = of_kind(plan.run_dir, "launch_input_drift")
+    assert drift["what"] == "task one"
+    assert "task.toml" in drift["observed"]

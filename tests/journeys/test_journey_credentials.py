@@ -14,7 +14,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-
 from workspace import (
     DONE,
     Planned,
@@ -39,7 +38,8 @@ LOOK = (
 
 
 def _planned(workspace: Workspace, key: str = CANARY) -> Planned:
-    turns = [bash(LOOK + "; echo 42 > answer.txt", delay_ms=300), DONE]
+    look = "env" if workspace.environment == "plain" else LOOK  # there it could read the gateway's memory
+    turns = [bash(look + "; echo 42 > answer.txt", delay_ms=300), DONE]
     workspace.config("a", script(turns), toml=ROUTE)
     workspace.task("one")
     return workspace.plan("--capture-bodies", "all", env={"JOURNEY_KEY": key})
@@ -119,9 +119,9 @@ def test_a_variable_that_is_not_set_at_planning_is_named(plain: Workspace, value
 def strict(plain: Workspace) -> Iterator[tuple[str, Path]]:
     """A provider elsewhere that takes one key only: its base URL and its own log."""
     file, state, log = plain.write("elsewhere/script.json", script(solves())), plain.tmp / "state", plain.tmp / "log"
+    arguments = ["--require-key-env", "JOURNEY_KEY", "--script", str(file), "--state", str(state), "--log", str(log)]
     process = subprocess.Popen(
-        [sys.executable, "-m", "windtunnel", "replay", "--require-key-env", "JOURNEY_KEY"]
-        + ["--script", str(file), "--state", str(state), "--log", str(log)],
+        [sys.executable, "-m", "windtunnel", "replay", *arguments],
         env=plain.env({"JOURNEY_KEY": CANARY}),
     )
     while not state.exists():

@@ -7,7 +7,6 @@ import stat
 from pathlib import Path
 
 import pytest
-
 from workspace import DONE, Planned, Workspace, asked, bash, has_passed, of_kind, outcome, result, said_wrong, script
 
 # Everything that a terminal could take for more than text.
@@ -238,17 +237,30 @@ def test_escapes_in_a_providers_error_never_reach_a_terminal(plain: Workspace) -
         assert not _CONTROL.search(text), (page, _CONTROL.search(text))
 
 
-def test_a_long_path_a_deep_tree_and_a_thousand_files_are_no_fault_of_ours(plain: Workspace) -> None:
+_DEEP = """
+name=$(printf 'n%.0s' $(seq 1 200))
+deep() { (cd "$1" && for n in $(seq 1 40); do mkdir "$name" && cd "$name" || exit; done; echo deep > file); }
+"""
+
+
+def test_a_deep_tree_and_a_thousand_files_in_the_box_are_no_fault_of_ours(plain: Workspace) -> None:
     plan = _run_agent(
         plain,
-        """
+        f"""
+        {_DEEP}
         mkdir -p "$box/session"
         for n in $(seq 1 1000); do echo x > "$box/session/$n"; done
-        name=$(printf 'n%.0s' $(seq 1 200))
-        (cd "$box" && for n in $(seq 1 40); do mkdir "$name" && cd "$name" || exit; done; echo deep > file)
-        (cd "$work" && for n in $(seq 1 40); do mkdir "$name" && cd "$name" || exit; done; echo deep > file)
+        deep "$box"
         echo 42 > answer.txt
         """,
     )
+
+    assert result(plan.result())["reward_binary"] == 1
+
+
+@pytest.mark.xfail(strict=True, reason="a path above PATH_MAX in the work directory ends as engine_error, ungraded")
+def test_a_deep_tree_in_the_work_directory_is_graded(plain: Workspace) -> None:
+    """Or an agent could choose to have no grade."""
+    plan = _run_agent(plain, f'{_DEEP} deep "$work"; echo 42 > answer.txt')
 
     assert result(plan.result())["reward_binary"] == 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-
 from workspace import (
     DONE,
     Planned,
@@ -152,8 +151,9 @@ os.makedirs(box + "/session", exist_ok=True)
 open(box + "/session/log.txt", "w").write("asked twice")
 headers = {"Authorization": "Bearer " + os.environ["OPENAI_API_KEY"], "Content-Type": "application/json"}
 for messages in ([], [{"role": "assistant", "content": "x"}]):
-    body = {"model": "scripted", "reasoning_effort": "medium", "messages": [{"role": "user", "content": "?"}, *messages]}
-    request = urllib.request.Request(os.environ["OPENAI_BASE_URL"] + "/chat/completions", json.dumps(body).encode(), headers)
+    said = [{"role": "user", "content": "?"}, *messages]
+    body = json.dumps({"model": "scripted", "reasoning_effort": "medium", "messages": said}).encode()
+    request = urllib.request.Request(os.environ["OPENAI_BASE_URL"] + "/chat/completions", body, headers)
     try:
         print(urllib.request.urlopen(request, timeout=20).read())
     except Exception as error:
@@ -194,7 +194,7 @@ def test_usage_that_the_provider_does_not_tell_is_null_not_zero(plain: Workspace
     assert (total["calls"], total["calls_unknown"]) == (2, 1)
     assert total["tokens"]["input"] == asked(plan.run_dir)[-1]["usage"]["prompt_tokens"] or total["tokens"]["input"]
     wire = ndjson(_of_two(plan).parent / "attempts/1/wire.ndjson")
-    assert [line["tokens"] for line in wire if line["event"] == "call_ended"][0] is None
+    assert next(line["tokens"] for line in wire if line["event"] == "call_ended") is None
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import hashlib
 import json
 
 import pytest
-
 from workspace import (
     Planned,
     Workspace,
@@ -83,7 +82,7 @@ def test_results_of_another_identity_are_refused_with_field_and_ways_out(plain: 
     done = plain.windtunnel(*plain.plan_command("--run-id", "r2"))
 
     is_clear_refusal(done, 1)
-    for words in ("system_preamble.md", "--results-root", "--existing quarantine"):
+    for words in ("config_fingerprint", "--results-root", "--existing quarantine"):
         assert words in done.stderr
     assert _hashes(done_once) == before
 
@@ -112,7 +111,8 @@ def test_a_run_that_quarantines_can_be_killed_and_resumed(plain: Workspace, done
     plain.write("configs/a/system_preamble.md", "Be hasty.\n")
     plan = plain.plan("--run-id", "r2", "--existing", "quarantine")
     running = plain.start(plan)
-    running.wait_for("cell_finished")
+    running.wait_for("fanout_started")
+    running.wait_for("attempt_phase", phase="follow", count=2)
     running.kill()
 
     done = plain.run(plan)
@@ -144,12 +144,16 @@ def test_another_root_takes_what_another_identity_measures(plain: Workspace, don
 
 
 def test_another_plan_of_the_same_run_id_is_refused(plain: Workspace, done_once: Planned) -> None:
-    plan = plain.plan("--reps", "2")
+    written = plain.windtunnel(*plain.plan_command("--reps", "2"))
+    elsewhere = plain.windtunnel(*plain.plan_command("--reps", "2", "--plan-out", "elsewhere"))
+    file = plain.root / "elsewhere/r1.json"
+    done = plain.windtunnel("run", file, "--confirm", json.loads(file.read_text())["planIdentity"])
 
-    done = plain.run(plan)
-
-    is_clear_refusal(done, 1)
-    assert "--run-id" in done.stderr
+    assert elsewhere.returncode == 0
+    for refused in (written, done):
+        is_clear_refusal(refused, 1)
+        assert "--run-id" in refused.stderr
+    has_passed(plain.verify())
 
 
 def test_invalid_cells_are_run_again_by_the_same_command_and_by_a_new_plan(plain: Workspace) -> None:
@@ -174,18 +178,48 @@ def test_invalid_cells_are_run_again_by_the_same_command_and_by_a_new_plan(plain
 
 
 def test_two_runs_on_one_tree_never_work_on_the_same_cell(plain: Workspace) -> None:
-    plain.config("a", script(solves(delay_ms=300)))
-    for name in ("one", "two"):
-        plain.task(name)
-    plans = [plain.plan("--run-id", name, "--reps", "2") for name in ("r1", "r2")]
+    plain.config("a", script(solves()))
+    plain.task("one")
+    first, second = (plain.plan("--run-id", name, "--reps", "2") for name in ("r1", "r2"))
+    running = plain.start(first)
+    running.wait_for("attempt_phase", phase="follow")
+    running.provider().suspend()
 
-    runs = [plain.start(plan) for plan in plans]
-    codes = [run.end() for run in runs]
+    refused = plain.run(second)
 
-    text = "\n".join(run.out.read_text() for run in runs)
-    assert "Traceback" not in text, text
-    assert set(codes) <= {0, 2}, text
-    assert all(len(attempts(path)) == 1 for path in plans[0].results)
-    resumed = [plain.run(plan).returncode for plan in plans]
-    assert resumed == [0, 0]
-    assert all(len(attempts(path)) == 1 for path in plans[0].results)
+    assert refused.returncode == 75, refused.stderr
+    assert "run r1" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    assert of_kind(second.run_dir, "smoke_failed") == []
+    running.provider().resume()
+    assert running.end() == 0
+
+    done = plain.run(second)
+
+    assert done.returncode == 0, done.stderr
+    assert all(len(attempts(path)) == 1 for path in first.results)
+    assert asked(second.run_dir) == []
+    for name in ("r1", "r2"):
+        has_passed(plain.verify(name))
+
+
+def test_a_batch_cell_of_another_living_run_is_left_to_it(plain: Workspace) -> None:
+    plain.config("a", script(solves()))
+    plain.task("one")
+    assert plain.planned_and_run("--run-id", "r0")[1].returncode == 0
+    first, second = (plain.plan("--run-id", name, "--reps", "3") for name in ("r1", "r2"))
+    running = plain.start(first)
+    running.wait_for("attempt_phase", phase="follow")
+    running.provider().suspend()
+
+    paused = plain.run(second)
+
+    assert paused.returncode == 75, paused.stderr
+    assert "run r1" in paused.stderr
+    assert len(of_kind(second.run_dir, "cell_finished")) == 1
+    running.provider().resume()
+    assert running.end() == 0
+    assert plain.run(second).returncode == 0
+    assert all(len(attempts(path)) == 1 for path in first.results)
+    for name in ("r1", "r2"):
+        has_passed(plain.verify(name))

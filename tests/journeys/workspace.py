@@ -172,10 +172,8 @@ class Workspace:
         model = [] if given else ["--model", MODEL, "--thinking", LEVEL]
         environment = [] if "--environment" in arguments else ["--environment", self.environment]
         name = [] if "--run-id" in arguments else ["--run-id", "r1"]
-        return ["plan", "--subject", subject, "--configs", configs, *model, *environment, *name] + [
-            *([] if chosen else ["--all-tasks"]),
-            *arguments,
-        ]
+        tasks = [] if chosen else ["--all-tasks"]
+        return ["plan", "--subject", subject, "--configs", configs, *model, *environment, *name, *tasks, *arguments]
 
     def plan(self, *arguments: str, env: Mapping[str, str] | None = None, **settings: str) -> Planned:
         """Plan, and it must succeed."""
@@ -209,7 +207,7 @@ class Workspace:
     # ---- what must not be there ----
 
     def processes(self) -> list[str]:
-        """Living processes that were started for this workspace: its unique name is in what the kernel tells of them."""
+        """Living processes that were started for this workspace: the kernel connects them with its unique name."""
         return [f"{pid} {command}" for pid, command in _processes_of(self.root.name)]
 
     def leftovers(self) -> list[str]:
@@ -217,7 +215,8 @@ class Workspace:
         deadline = time.monotonic() + 5  # an orphaned provider looks for its supervisor twice a second
         while (found := self.processes()) and time.monotonic() < deadline:
             time.sleep(_POLL_S)
-        claims = [str(path) for path in self.root.rglob("claim.json")] + [str(p) for p in self.root.rglob(".claim.*")]
+        cells = "results/*/*/*/*/rep*"  # never deeper: an agent may have been there
+        claims = [str(p) for name in ("claim.json", ".claim.*") for p in self.root.glob(f"{cells}/{name}")]
         private = [str(path) for path in self.root.glob("results/_runs/*/private")]
         return [*found, *claims, *private, *map(str, self.tmp.glob("*/"))]
 
@@ -350,9 +349,9 @@ def outcome(path: Path) -> tuple[str, str]:
 
 
 def attempts(result_path: Path) -> list[dict[str, Any]]:
-    """attempt.json of every attempt of a cell, in order."""
-    found = sorted((result_path.parent / "attempts").iterdir(), key=lambda path: int(path.name))
-    return [json.loads((path / "attempt.json").read_text()) for path in found]
+    """attempt.json of every attempt of a cell, in order. A kill may leave a directory without one: nothing began."""
+    found = sorted((result_path.parent / "attempts").glob("*/attempt.json"), key=lambda path: int(path.parent.name))
+    return [json.loads(path.read_text()) for path in found]
 
 
 def asked(run_dir: Path, route: str = "replay") -> list[dict[str, Any]]:

@@ -123,8 +123,8 @@ def _is_refused(end: CallEnded) -> bool:
 def _classify(end: CallEnded) -> Reason | None:
     """The reason code of a failed call, from status and machine code only; None when it did not fail."""
     code, status = end.error_code or "", end.status
-    if end.ended_by == "client_disconnect":
-        return None
+    if end.ended_by == "client_disconnect" and not code and (status is None or status < 400):
+        return None  # the agent hung up on an answer that was good so far
     if status in (401, 403):
         return Reason.PROVIDER_AUTH
     if status == 402 or code in _NO_MONEY:

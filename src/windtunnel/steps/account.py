@@ -52,7 +52,10 @@ class Judged:
 def take_claims(work: Work) -> Account:
     """Copy the plain files of the box to logs/ and session/, and read the subject's own account from the copy."""
     claims = work.scratch / "claims"
-    copied = copy_plain_files(work.dir.box, claims, limit_bytes=CLAIMS_LIMIT_BYTES)
+    try:
+        left = copy_plain_files(work.dir.box, claims, limit_bytes=CLAIMS_LIMIT_BYTES).skipped
+    except OSError as error:  # such as a path that is longer than the system takes
+        left = (f"everything from a file on that could not be copied: {error.strerror}",)
     account = work.bench.subject.account(claims)
     for entry in sorted(claims.iterdir()):
         if entry.name == "session" and entry.is_dir():
@@ -60,8 +63,8 @@ def take_claims(work: Work) -> Account:
                 shutil.move(file, work.dir.session / file.name)
         else:
             shutil.move(entry, work.dir.logs / entry.name)
-    if copied.skipped:
-        note = {"schemaVersion": 1, "left_in_box": copied.skipped[:1000], "count": len(copied.skipped)}
+    if left:
+        note = {"schemaVersion": 1, "left_in_box": left[:1000], "count": len(left)}
         (work.dir.logs / "box-left-out.json").write_bytes(to_json(note))
     return account
 

@@ -27,7 +27,7 @@ from windtunnel.environments.interface import BOX, BUNDLE, DOOR, INPUTS, Image, 
 from windtunnel.errors import AttemptFault
 from windtunnel.gateway.interface import Door, DoorClosed
 from windtunnel.host.clock import monotonic
-from windtunnel.steps.bench import Bench
+from windtunnel.steps.bench import Bench, root_id
 from windtunnel.steps.phases import Phases
 from windtunnel.store.box import plain_bytes, read_plain_file
 from windtunnel.store.layout import AttemptDir
@@ -51,7 +51,8 @@ _PROBE_EVERY = 10
 class Work:
     """What is known about an attempt while it runs. `key`: its name in wire records; `scratch`: private host directory.
 
-    `sandbox`, `snapshot`: what clean-up has to remove.
+    `graders`: host directory with the approved tests/ and pre_artifacts.sh; `sandbox`, `snapshot`: what clean-up has to
+    remove.
     """
 
     bench: Bench
@@ -62,6 +63,7 @@ class Work:
     dir: AttemptDir
     scratch: Path
     phases: Phases
+    graders: Path
     image: Image | None = None
     verifier_image: Image | None = None
     sandbox: Sandbox | None = None
@@ -88,7 +90,9 @@ class Work:
         return self.bench.gateway is not None and bool(self.config.roles)
 
     def name(self, part: str) -> str:
-        return container_name(self.cell, attempt=self.number, run_id=self.bench.plan.run_id, part=part)
+        """A container's name: two runs of one name in two results trees do not meet in the engine."""
+        run = f"{root_id(self.bench.results_root)}/{self.bench.plan.run_id}"
+        return container_name(self.cell, attempt=self.number, run_id=run, part=part)
 
     @property
     def sandboxes(self) -> Path:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
+from contextlib import suppress
+from pathlib import Path
+
 from windtunnel.domain.cell import Cell
 from windtunnel.domain.events import Kind
-from windtunnel.errors import Drifted
+from windtunnel.errors import Drifted, InputWrong
 from windtunnel.steps.bench import Bench
 from windtunnel.store.files import sha256_file
 from windtunnel.store.tasks import read_task
 
-__all__ = ["require_no_drift", "tell_drift"]
+__all__ = ["keep_graders", "require_no_drift", "tell_drift"]
 
 
 def tell_drift(bench: Bench, cell: Cell, error: Drifted) -> None:
@@ -29,10 +33,26 @@ def require_no_drift(bench: Bench, cell: Cell) -> None:
         now = sha256_file(path) if path.is_file() else "missing"
         if now != file.sha256:
             raise Drifted(f"config {config.name}", path, file.sha256, now)
-    found = read_task(bench.task_dir(task))
+    try:
+        found = read_task(bench.task_dir(task))
+    except InputWrong as error:
+        raise Drifted(f"task {task.id}", bench.task_dir(task), task.task_revision, error.message) from error
     for what, planned, now in (
         ("task revision", task.task_revision, found.task_revision),
         ("verifier revision", task.verifier_revision, found.verifier_revision),
     ):
         if planned != now:
             raise Drifted(f"{what} of {task.id}", bench.task_dir(task), planned, now)
+
+
+def keep_graders(bench: Bench, cell: Cell, target: Path) -> None:
+    """Copy tests/ and pre_artifacts.sh to `target`, and see that they are the approved ones: whatever happens to the
+    task while an agent works, its attempt is graded by what the plan says. Raises Drifted, OSError."""
+    source = bench.task_dir(bench.task(cell))
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(parents=True)
+    with suppress(FileNotFoundError, shutil.Error):  # what is not there or went away is drift, or was never there
+        shutil.copytree(source / "tests", target / "tests", symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+    with suppress(FileNotFoundError):
+        shutil.copy2(source / "pre_artifacts.sh", target)
+    require_no_drift(bench, cell)

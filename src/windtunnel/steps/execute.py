@@ -7,6 +7,8 @@ import errno
 import shutil
 import traceback
 from collections import Counter
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -17,13 +19,14 @@ from windtunnel.domain.events import Kind
 from windtunnel.domain.outcome import RULES, Outcome, Reason, Status
 from windtunnel.domain.result import AttemptRecord, PatchFacts, Result
 from windtunnel.environments.interface import Sandbox
-from windtunnel.errors import AttemptFault, Drifted
+from windtunnel.errors import AttemptFault, Drifted, FileDamaged
 from windtunnel.host.clock import monotonic, utc_now
 from windtunnel.host.processes import current
 from windtunnel.steps import attempt as steps_of
 from windtunnel.steps.account import judge_attempt, make_result, search_for_secrets, take_claims
 from windtunnel.steps.attempt import Work
 from windtunnel.steps.bench import Bench
+from windtunnel.steps.drift import keep_graders
 from windtunnel.steps.grading import Graded, grade_attempt
 from windtunnel.steps.hand_over import HandOver, collect, look_before
 from windtunnel.steps.phases import Phases
@@ -33,13 +36,14 @@ from windtunnel.store.results import (
     claim,
     new_attempt,
     publish,
+    read_claim,
     release,
     seal,
     update_claim,
     write_attempt,
 )
 
-__all__ = ["execute_cell", "finished_fields"]
+__all__ = ["execute_cell", "finished_fields", "held_by"]
 
 
 async def execute_cell(bench: Bench, cell: Cell) -> Result | None:
@@ -51,17 +55,29 @@ async def execute_cell(bench: Bench, cell: Cell) -> Result | None:
         bench.journal.event(Kind.CELL_SKIPPED, cell=cell.id, reason="claimed by another run")
         return None
     bench.journal.event(Kind.CELL_STARTED, cell=cell.id)
+    graders = bench.private_root / container_name(cell, attempt=0, run_id=bench.plan.run_id, part="graders")
     try:
-        return await _try_until_done(bench, cell)
+        return await _try_until_done(bench, cell, graders)
     finally:
+        shutil.rmtree(graders, ignore_errors=True)
         release(directory)
 
 
-async def _try_until_done(bench: Bench, cell: Cell) -> Result:
+def held_by(bench: Bench, cell: Cell) -> str:
+    """Who works on a cell, for messages: the run and the file that says so."""
+    path = bench.cell_dir(cell).claim
+    with suppress(FileDamaged):
+        claimed = read_claim(bench.cell_dir(cell))
+        return f"run {claimed.run_id}, {path}" if claimed else f"it was given back just now, {path}"
+    return str(path)
+
+
+async def _try_until_done(bench: Bench, cell: Cell, graders: Path) -> Result:
     failures: Counter[Reason] = Counter()
     while True:
+        keep_graders(bench, cell, graders)
         number, directory = new_attempt(bench.cell_dir(cell))
-        result = await _attempt(bench, cell, number, directory)
+        result = await _attempt(bench, cell, number, directory, graders)
         outcome = result.outcome
         failures[outcome.reason] += 1
         again = _may_retry(bench, outcome, failures[outcome.reason])
@@ -114,13 +130,13 @@ def finished_fields(directory: CellDir, result: Result, digest: str) -> dict[str
     }
 
 
-async def _attempt(bench: Bench, cell: Cell, number: int, directory: AttemptDir) -> Result:
+async def _attempt(bench: Bench, cell: Cell, number: int, directory: AttemptDir, graders: Path) -> Result:
     started_at, began = utc_now(), monotonic()
     scratch = bench.private_root / container_name(cell, attempt=number, run_id=bench.plan.run_id, part="scratch")
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True)
     phases = Phases(bench, cell, number)
-    work = Work(bench, cell, bench.task(cell), bench.config(cell), number, directory, scratch, phases)
+    work = Work(bench, cell, bench.task(cell), bench.config(cell), number, directory, scratch, phases, graders)
     record = AttemptRecord(attempt=number, run_id=bench.plan.run_id, cell=cell.id, outcome=None, started_at=started_at)
     write_attempt(directory, record)
     bench.journal.event(Kind.ATTEMPT_STARTED, cell=cell.id, attempt=number)

@@ -12,7 +12,7 @@ from windtunnel.domain.events import Kind
 from windtunnel.errors import Drifted, Paused, Stopped, WindtunnelError
 from windtunnel.steps.bench import Bench
 from windtunnel.steps.drift import require_no_drift, tell_drift
-from windtunnel.steps.execute import execute_cell
+from windtunnel.steps.execute import execute_cell, held_by
 from windtunnel.steps.smoke import has_valid_result
 
 __all__ = ["Drain", "fan_out"]
@@ -33,6 +33,7 @@ class _Batch:
     drain: Drain
     breaker: Breaker = field(default_factory=Breaker)
     stop: WindtunnelError | None = None
+    claimed: list[Cell] = field(default_factory=list)
 
 
 async def fan_out(bench: Bench, cells: list[Cell], drain: Drain) -> None:
@@ -48,6 +49,11 @@ async def fan_out(bench: Bench, cells: list[Cell], drain: Drain) -> None:
         raise batch.stop
     if drain.asked.is_set() and batch.waiting:
         raise Paused(f"{drain.reason}: {len(batch.waiting)} cells not started; the same command goes on")
+    left = [cell for cell in batch.claimed if not _skipped(bench, cell)]
+    if left:
+        raise Paused(
+            f"{len(left)} cells are with another run ({held_by(bench, left[0])}); the same command goes on later"
+        )
 
 
 async def _work(batch: _Batch) -> None:
@@ -60,14 +66,24 @@ async def _work(batch: _Batch) -> None:
             tell_drift(batch.bench, cell, error)
 
 
+def _skipped(bench: Bench, cell: Cell) -> bool:
+    """Whether another run has finished the cell by now; it is told then."""
+    if not has_valid_result(bench, cell):
+        return False
+    bench.journal.event(Kind.CELL_SKIPPED, cell=cell.id, reason="finished elsewhere")
+    return True
+
+
 async def _one(batch: _Batch, cell: Cell) -> None:
     bench = batch.bench
-    if has_valid_result(bench, cell):
-        bench.journal.event(Kind.CELL_SKIPPED, cell=cell.id, reason="finished elsewhere")
+    if _skipped(bench, cell):
         return
     require_no_drift(bench, cell)
     result = await execute_cell(bench, cell)
-    why = None if result is None else batch.breaker.note(result.outcome)
+    if result is None:
+        batch.claimed.append(cell)
+        return
+    why = batch.breaker.note(result.outcome)
     if why is not None and batch.stop is None:
         bench.journal.event(Kind.BREAKER_OPENED, reason=why)
         batch.stop = Stopped(f"breaker opened: {why}. Fix the cause and give the same command again.")

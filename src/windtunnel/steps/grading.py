@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import shutil
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from windtunnel.domain.digest import to_json
@@ -157,7 +156,7 @@ async def _verifier_image(work: Work, handed: HandOver) -> Image:
     if task.verifier_image is None:
         raise AttemptFault(Reason.VERIFIER_ERROR, "a separate verifier without an image")
     image = await bench.environment.image(
-        task.verifier_image, task_dir=bench.task_dir(task), build_timeout_s=task.build_timeout_s, tests=True
+        task.verifier_image, task_dir=work.graders, build_timeout_s=task.build_timeout_s, tests=True
     )
     work.verifier_image = bench.pin(f"verifier of {task.id}", image)
     return image
@@ -168,5 +167,4 @@ async def _place_inputs(work: Work, handed: HandOver, sandbox: Sandbox) -> None:
         for source, path in handed.artifacts.items():
             await sandbox.put(path, source)
         return
-    tests: Path = work.bench.task_dir(work.task) / "tests"
-    await sandbox.put(tests, "/tests")
+    await sandbox.put(work.graders / "tests", "/tests")

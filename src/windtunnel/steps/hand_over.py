@@ -121,7 +121,7 @@ def _tree(root: Path | None) -> dict[str, bytes]:
 async def _run_hooks(work: Work, collector: Sandbox) -> None:
     task = work.task
     if task.pre_artifacts:
-        await collector.put(work.bench.task_dir(task) / "pre_artifacts.sh", f"{OUT}/pre_artifacts.sh")
+        await collector.put(work.graders / "pre_artifacts.sh", f"{OUT}/pre_artifacts.sh")
         script = ["/bin/sh", f"{collector.inside(OUT)}/pre_artifacts.sh"]
         await _hook(work, collector, script, "pre_artifacts.sh", 300, None)
     for number, hook in enumerate(task.collect, 1):

@@ -52,9 +52,8 @@ async def _check_route(bench: Bench, cell: Cell, route: str, role: str) -> None:
     for path in (directory.root, directory.box, directory.initial_context):
         path.mkdir()
     directory.box.chmod(0o777)
-    work = Work(
-        bench, cell, bench.task(cell), bench.config(cell), 0, directory, scratch, Phases(bench, cell, 0, silent=True)
-    )
+    phases = Phases(bench, cell, 0, silent=True)
+    work = Work(bench, cell, bench.task(cell), bench.config(cell), 0, directory, scratch, phases, graders=scratch)
     try:
         found = await _ask(work, route, role)
     except AttemptFault as fault:

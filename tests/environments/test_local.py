@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from windtunnel.domain.task import ImageSource, Limits
-from windtunnel.environments import local
+from windtunnel.environments import local, local_sandbox
 from windtunnel.environments.bubblewrap import SANDBOX_OWNER, Bind, Bubblewrap
 from windtunnel.environments.bubblewrap_run import read_status
 from windtunnel.environments.interface import Sandbox, SandboxSpec
@@ -90,6 +91,34 @@ async def test_the_memory_ceiling_holds_and_its_kill_is_seen(sandbox: Sandbox) -
     assert done.exit == 137
     assert seen.oom_events == 1
     assert seen.peak_memory is not None and seen.peak_memory <= 100 * 1024 * 1024
+
+
+@pytest.mark.sandbox
+@as_root
+async def test_an_end_that_is_not_reached_is_said(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A frozen process of version 1's freezer does not die of a KILL before it is thawed."""
+    freezer = Path("/sys/fs/cgroup/freezer")
+    group = Path(f"/sys/fs/cgroup/memory/windtunnel-{sandbox.id}")
+    if not os.access(freezer, os.W_OK) or not group.is_dir():
+        pytest.skip("no version 1 freezer here")
+    monkeypatch.setattr(local_sandbox, "_END_S", 0.3)
+    cold = freezer / f"windtunnel-test-{sandbox.id}"
+    cold.mkdir()
+    stuck = await asyncio.create_subprocess_exec("sleep", "1000")
+    try:
+        for place in (cold, group):
+            (place / "cgroup.procs").write_text(str(stuck.pid))
+        (cold / "freezer.state").write_text("FROZEN")
+        with pytest.raises(AttemptFault, match=f"cannot be ended: {stuck.pid}") as caught:
+            await sandbox.end_processes()
+    finally:
+        (cold / "freezer.state").write_text("THAWED")
+        stuck.kill()
+        await stuck.wait()
+        cold.rmdir()
+
+    assert caught.value.reason == "engine_error"
+    await sandbox.end_processes()
 
 
 @pytest.mark.sandbox

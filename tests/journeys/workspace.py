@@ -215,8 +215,7 @@ class Workspace:
         deadline = time.monotonic() + 5  # an orphaned provider looks for its supervisor twice a second
         while (found := self.processes()) and time.monotonic() < deadline:
             time.sleep(_POLL_S)
-        cells = "results/*/*/*/*/rep*"  # never deeper: an agent may have been there
-        claims = [str(p) for name in ("claim.json", ".claim.*") for p in self.root.glob(f"{cells}/{name}")]
+        claims = [str(path) for path in self.root.glob("results/*/*/*/*/rep*/claim.json")]
         private = [str(path) for path in self.root.glob("results/_runs/*/private")]
         return [*found, *claims, *private, *map(str, self.tmp.glob("*/"))]
 

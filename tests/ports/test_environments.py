@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from windtunnel.domain.task import ImageSource, Limits
+from windtunnel.environments import intake
 from windtunnel.environments.choose import clear, make
 from windtunnel.environments.interface import BOX, INPUTS, Environment, Image, Mount, Sandbox, SandboxSpec
 from windtunnel.errors import AttemptFault
@@ -388,6 +389,57 @@ async def test_no_environment_value_is_on_any_command_line(opened: Opener) -> No
     assert not [line for line in lines if CANARY.encode() in line]
 
 
+@every_adapter
+async def test_everything_but_an_exec_works_after_the_end(
+    opened: Opener, environment: Environment, labels: dict[str, str], tmp_path: Path
+) -> None:
+    sandbox = await opened(fresh=("/logs/verifier",))
+    await sh(sandbox, f"echo work > work; echo 1 > {sandbox.inside('/logs/verifier')}/reward.txt")
+
+    await sandbox.end_processes()
+
+    reward = await sandbox.fetch("/logs/verifier", tmp_path / "logs", limit_bytes=1000)
+    await sandbox.fetch("/app/work", tmp_path / "fetched", limit_bytes=1000)
+    snapshot = await sandbox.snapshot("frozen", labels)
+    again = await opened(image=snapshot)
+    assert (tmp_path / "logs" / "reward.txt").read_text() == "1\n" and reward.files == 1
+    assert (tmp_path / "fetched").read_text() == await sh(again, "cat work") == "work\n"
+    await sandbox.observed()
+    await sandbox.remove()
+    assert await environment.left(labels) != []
+
+
+@every_adapter
+async def test_fetch_stops_at_too_many_entries_and_says_so(
+    opened: Opener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(intake, "ENTRY_LIMIT", 1200)
+    sandbox = await opened()
+    links = "for n in range(1100): os.symlink('x', f'many/a{n}')"
+    files = "for n in range(300): open(f'many/b{n}', 'w')"
+    make_many = f"import os\n{links}\n{files}"
+    await sh(sandbox, f'mkdir many; python3 -c "{make_many}"')
+
+    fetched = await sandbox.fetch("/app/many", tmp_path / "out", limit_bytes=1_000_000)
+
+    assert fetched.found and fetched.files <= 300
+    assert len(list((tmp_path / "out").iterdir())) == fetched.files
+    assert any(": over the limit" in line for line in fetched.skipped), "also when the list of the others is full"
+
+
+@every_adapter
+async def test_fetch_takes_200_levels_and_names_what_is_deeper(opened: Opener, tmp_path: Path) -> None:
+    sandbox = await opened()
+    dig = "import os\nfor n in range(1500):\n  open('f', 'w')\n  os.mkdir('d'); os.chdir('d')"
+    await sh(sandbox, f'mkdir top; cd top; python3 -c "{dig}"')
+
+    fetched = await sandbox.fetch("/app/top", tmp_path / "out", limit_bytes=1_000_000)
+
+    assert fetched.files == 200
+    assert (tmp_path / "out").joinpath(*["d"] * 199, "f").is_file()
+    assert any("too deep" in line for line in fetched.skipped)
+
+
 # --- fresh, mounts, network
 
 
@@ -457,7 +509,8 @@ async def test_the_box_is_written_inside_and_read_on_the_host(opened: Opener, tm
     await sandbox.reclaim(BOX)
     assert (box / "copy").read_text() == "{}"
     assert (box / "events").read_text() == "event\n"
-    assert fetched.files == 3
+    ended = await sandbox.fetch(BOX, tmp_path / "ended", limit_bytes=1000)
+    assert fetched.files == ended.files == 3
     assert {path.stat().st_uid for path in (box, *box.iterdir())} == {os.geteuid()}
 
 

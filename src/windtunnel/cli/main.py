@@ -72,4 +72,9 @@ def main(arguments: list[str] | None = None, command: click.Command = windtunnel
         code = 130
     except BrokenPipeError:
         code = 1
+    except OSError as error:
+        click.echo(
+            f"windtunnel: {error.filename or 'system'}: {error.strerror or error}; mend it and try again", err=True
+        )
+        code = 4
     sys.exit(code if isinstance(code, int) else 0)

@@ -6,26 +6,23 @@ import asyncio
 import contextlib
 import os
 import shutil
-import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
 
 from windtunnel import __version__
+from windtunnel.cli.signals import Signalled, Signals
 from windtunnel.cli.workshop import open_bench
 from windtunnel.domain.digest import to_json
-from windtunnel.domain.events import Kind
 from windtunnel.domain.manifest import Confirmation, Launched, Manifest, manifest_of
 from windtunnel.domain.plan import Plan
 from windtunnel.domain.verification import VerifyReport
-from windtunnel.errors import InputWrong, NotBuiltYet, NotVerified, Paused, WindtunnelError
+from windtunnel.errors import InputWrong, NotBuiltYet, NotVerified, Paused, Stopped, WindtunnelError
 from windtunnel.host.clock import boot_id, utc_now
 from windtunnel.steps.bench import Bench
 from windtunnel.steps.confirm import check_inputs, copy_inputs, require_confirmation
-from windtunnel.steps.fan_out import Drain
 from windtunnel.steps.lifecycle import run as run_lifecycle
 from windtunnel.steps.verify import report_text, verify, write_report
 from windtunnel.store.files import write_atomic
@@ -108,12 +105,14 @@ def _store_plan(run: RunDir, plan_file: Path, plan: Plan, confirmation: Confirma
 
 async def _execute(plan: Plan, run: RunDir, *, resumed: bool) -> int:
     run.private.mkdir(mode=0o700, exist_ok=True)
-    manifest = _manifest(plan)
-    log = RunLog.open(run, manifest, on_line=click.echo)
+    log = RunLog.open(run, _manifest(plan), on_line=click.echo)
     try:
-        async with open_bench(plan, run, log) as bench:
-            stopped = await _watched(bench, log, resumed=resumed)
-            report = await _verified(bench, run)
+        with Signals(log) as signals:
+            async with open_bench(plan, run, log) as bench:
+                stopped = await _watched(bench, log, signals, resumed=resumed)
+                report = await _verified(bench, run)
+    except asyncio.CancelledError:
+        raise Signalled("stopped before the run began; nothing of it is left", signals.last) from None
     finally:
         log.close()
     click.echo(report_text(report))
@@ -148,62 +147,25 @@ async def _verified(bench: Bench, run: RunDir) -> VerifyReport:
     return report
 
 
-async def _watched(bench: Bench, log: RunLog, *, resumed: bool) -> WindtunnelError | None:
+async def _watched(bench: Bench, log: RunLog, signals: Signals, *, resumed: bool) -> WindtunnelError | None:
     """Run under signals and heartbeat; what stopped the run is returned, so that its evidence is still verified."""
-    drain = Drain()
-    task = asyncio.create_task(run_lifecycle(bench, drain, resumed=resumed))
+    task = asyncio.create_task(run_lifecycle(bench, signals.drain, resumed=resumed))
     beat = asyncio.create_task(_beat(log, bench.plan.settings.progress_interval_s))
-
-    def received(number: int) -> None:
-        log.event(
-            Kind.CONTROL_RECEIVED, control="stop-now" if drain.asked.is_set() else "stop", detail=f"signal {number}"
-        )
-
-    with _signals(drain, task.cancel, received) as caught:
-        try:
-            await task
-            return None
-        except WindtunnelError as error:
-            return _Signalled(error.message, caught[0]) if caught and isinstance(error, Paused) else error
-        except asyncio.CancelledError:
-            return _Signalled("stopped now; running attempts were ended", caught[0] if caught else signal.SIGINT)
-        finally:
-            beat.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await beat
-
-
-class _Signalled(Paused):
-    """Stopped by a signal: 130 for SIGINT, 143 for SIGTERM."""
-
-    def __init__(self, message: str, number: int) -> None:
-        super().__init__(message)
-        self.exit_code = 128 + number
-
-
-@contextlib.contextmanager
-def _signals(drain: Drain, cancel: Callable[[], object], received: Callable[[int], object]) -> Iterator[list[int]]:
-    """First SIGINT or SIGTERM drains, the second stops now."""
-    caught: list[int] = []
-    loop = asyncio.get_running_loop()
-
-    def on(number: int) -> None:
-        caught.append(number)
-        received(number)
-        drain.reason = signal.Signals(number).name
-        drain.asked.set()
-        if len(caught) > 1:
-            cancel()
-        else:
-            click.echo(f"{drain.reason}: running cells end, no new ones start; again: stop now", err=True)
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, on, number)
+    signals.cancel = task.cancel
     try:
-        yield caught
+        await task
+        return None
+    except WindtunnelError as error:
+        return Signalled(error.message, signals.last) if signals.caught and isinstance(error, Paused) else error
+    except OSError as error:
+        return Stopped(f"{error.filename or run_lifecycle.__name__}: {error.strerror or error}; mend it and go on")
+    except asyncio.CancelledError:
+        return Signalled("stopped now; running attempts were ended", signals.last)
     finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.remove_signal_handler(number)
+        signals.cancel = None  # what is left is clean-up and verification: bounded, and better done than cut
+        beat.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await beat
 
 
 async def _beat(log: RunLog, interval_s: float) -> None:

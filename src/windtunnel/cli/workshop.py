@@ -15,6 +15,7 @@ from windtunnel.domain.digest import to_json
 from windtunnel.domain.plan import Plan
 from windtunnel.domain.role import Route
 from windtunnel.environments.choose import clear, make
+from windtunnel.environments.rootdir import remove_tree
 from windtunnel.errors import Drifted, FileDamaged
 from windtunnel.gateway.client import GatewayClient
 from windtunnel.gateway.interface import GatewayFacts, StartFile, Upstream
@@ -59,10 +60,19 @@ def _remove_work(place: Path) -> None:
     if place.is_symlink():
         target = place.readlink()
         if target.parent == Path("/var/tmp") and target.name.startswith(_AWAY):
-            shutil.rmtree(target, ignore_errors=True)
+            remove_tree(target)
         place.unlink()
     else:
-        shutil.rmtree(place, ignore_errors=True)
+        remove_tree(place)
+
+
+def _remove_private(run: RunDir) -> None:
+    """Tokens go; what the gateway had to say (never a secret) stays with the evidence."""
+    said = run.private / "gateway.log"
+    if said.is_file() and said.stat().st_size:
+        run.evidence.mkdir(exist_ok=True)
+        shutil.copyfile(said, run.evidence / "gateway.log")
+    remove_tree(run.private)
 
 
 def _others_can_reach(path: Path) -> bool:
@@ -77,7 +87,7 @@ async def open_bench(plan: Plan, run: RunDir, journal: Journal) -> AsyncIterator
     """Everything a run needs, ready; on leaving nothing of it is left. Raises EngineAbsent, Drifted, InputWrong."""
     async with AsyncExitStack() as stack:
         end_former_gateway(run)
-        stack.callback(shutil.rmtree, run.private, ignore_errors=True)
+        stack.callback(_remove_private, run)
         # Before the place goes, what still runs in it: local and plain keep their register there.
         for name in await asyncio.to_thread(clear, plan.settings.environment, work_root=work_place(run)):
             journal.line(f"ended {name}, which an earlier supervisor had left running")

@@ -51,8 +51,11 @@ def reconcile(wire: RoleUsage, subject: Tokens | None) -> Reconciliation:
             subject=subject,
             detail=f"{wire.calls_unknown} call(s) without usage on the wire",
         )
+    if wire.tokens.output is None and subject.output is None:
+        return Reconciliation(state="unknown", wire=wire.tokens, subject=subject, detail="nobody told of any output")
     parts = []
     for name in _COMPARED:
+        # A kind that one side never mentions (no cache at this provider) equals its 0 on the other side.
         seen, told = getattr(wire.tokens, name) or 0, getattr(subject, name) or 0
         if seen != told:
             parts.append(f"{name}: wire {seen}, subject {told}")

@@ -91,7 +91,8 @@ def _from_refusals(facts: Facts) -> Outcome | None:
 
 def _from_wire(facts: Facts) -> Outcome | None:
     asked = {r.call: r for r in facts.records if isinstance(r, CallStarted)}
-    ends = [r for r in facts.records if isinstance(r, CallEnded)]
+    # What goes to other paths of a route (a list of models) is no model call and decides nothing.
+    ends = [r for r in facts.records if isinstance(r, CallEnded) and _is_model_call(asked.get(r.call))]
     for end in ends:
         started = asked.get(end.call)
         if started and not same_model(started.model_asked, end.model_served):
@@ -99,6 +100,10 @@ def _from_wire(facts: Facts) -> Outcome | None:
     if facts.gateway_cut and not facts.settled:
         return Outcome.of(Reason.GATEWAY_LOST, f"{facts.gateway_cut} call(s) cut by a gateway restart")
     return _last_call(ends, facts.required_roles)
+
+
+def _is_model_call(started: CallStarted | None) -> bool:
+    return started is None or started.dialect != "unparsed"
 
 
 def _last_call(ends: Sequence[CallEnded], roles: Iterable[str]) -> Outcome | None:

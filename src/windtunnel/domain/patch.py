@@ -1,6 +1,6 @@
 """A patch made from two file trees, for work directories that are no git repository.
 
-Evidence for people, in git's own text form; binary files are named with both hashes instead of their bytes.
+Evidence for people, in git's own text form; binary and very large files are named with both hashes instead.
 """
 
 from __future__ import annotations
@@ -9,17 +9,26 @@ import difflib
 import hashlib
 from collections.abc import Mapping
 
-__all__ = ["count_files", "tree_patch"]
+__all__ = ["BUDGET", "count_files", "tree_patch"]
+
+BUDGET = 4_000_000  # pairs of lines, over all files of a patch
 
 
 def tree_patch(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> bytes:
     """The change from one tree (path -> content) to another, files in path order; empty when equal."""
-    parts = []
+    parts, budget = [], BUDGET
     for path in sorted(before.keys() | after.keys()):
         old, new = before.get(path), after.get(path)
         if old != new:
-            parts.append(_file_patch(path, old, new))
+            work = _work(old, new)
+            parts.append(_file_patch(path, old, new, lines=work <= budget))
+            budget -= min(work, budget)
     return b"".join(parts)
+
+
+def _work(old: bytes | None, new: bytes | None) -> int:
+    """How much comparing two files may cost: it is quadratic in the worst case, and an agent can write that case."""
+    return ((old or b"").count(b"\n") + 1) * ((new or b"").count(b"\n") + 1)
 
 
 def count_files(patch: bytes) -> int:
@@ -27,7 +36,7 @@ def count_files(patch: bytes) -> int:
     return sum(line.startswith(b"diff --git ") for line in patch.split(b"\n"))
 
 
-def _file_patch(path: str, old: bytes | None, new: bytes | None) -> bytes:
+def _file_patch(path: str, old: bytes | None, new: bytes | None, *, lines: bool) -> bytes:
     name = path.encode("utf-8", "surrogateescape")
     head = b"diff --git a/" + name + b" b/" + name + b"\n"
     if old is None:
@@ -36,14 +45,16 @@ def _file_patch(path: str, old: bytes | None, new: bytes | None) -> bytes:
         head += b"deleted file mode 100644\n"
     if b"\0" in (old or b"")[:8000] or b"\0" in (new or b"")[:8000]:
         return head + b"Binary files differ: " + _hash(old) + b" " + _hash(new) + b"\n"
-    lines = difflib.diff_bytes(
+    if not lines:
+        return head + b"Files differ, too big to compare: " + _hash(old) + b" " + _hash(new) + b"\n"
+    changes = difflib.diff_bytes(
         difflib.unified_diff,
         (old or b"").splitlines(keepends=True),
         (new or b"").splitlines(keepends=True),
         b"/dev/null" if old is None else b"a/" + name,
         b"/dev/null" if new is None else b"b/" + name,
     )
-    return head + b"".join(_with_newline(line) for line in lines)
+    return head + b"".join(_with_newline(line) for line in changes)
 
 
 def _with_newline(line: bytes) -> bytes:

@@ -13,7 +13,7 @@ from typing import IO
 
 from windtunnel.environments.context import context_files
 from windtunnel.environments.docker_engine import Engine
-from windtunnel.environments.intake import Intake
+from windtunnel.environments.intake import OVER, Intake
 from windtunnel.environments.rootdir import parts_of
 
 __all__ = ["fetch_archive", "pack", "pack_context", "unpack"]
@@ -72,7 +72,7 @@ class _Content:
         try:
             return self._source.read(size)
         except tarfile.TarError as error:
-            raise OSError(errno.EIO, "over the limit: cut off") from error
+            raise OSError(errno.EIO, f"{OVER}: cut off") from error
 
 
 def unpack(source: IO[bytes], intake: Intake) -> None:
@@ -85,9 +85,11 @@ def unpack(source: IO[bytes], intake: Intake) -> None:
     try:
         with tarfile.open(fileobj=source, mode="r|") as archive:
             for entry in archive:
+                if not intake.admit(_parts(entry.name)):
+                    break
                 _take(archive, entry, intake, known)
     except tarfile.TarError:
-        intake.skip((), "over the limit: the rest was not read")
+        intake.skip((), f"{OVER}: the rest was not read")
 
 
 async def fetch_archive(engine: Engine, container: str, path: str, intake: Intake, *, raw_limit: int) -> bool:

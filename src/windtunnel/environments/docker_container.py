@@ -9,15 +9,12 @@ from typing import Any
 
 from windtunnel.environments.interface import BUNDLE, Mount, SandboxSpec
 
-__all__ = ["HOLDERS", "KILL_ALL", "KILL_MARKED", "NODE", "container_config", "has_bundle", "is_holder_child"]
+__all__ = ["HOLDERS", "KILL_MARKED", "NODE", "container_config", "has_bundle"]
 
 NODE = f"{BUNDLE}/node"
 _LOOP = "while :; do sleep 60 & wait; done"
 # An image without a shell gets the bundle's Node, which holds but does not reap.
 HOLDERS = (("/bin/sh", "-c", _LOOP), (NODE, "-e", "setInterval(() => {}, 1 << 30)"))
-
-# The bundle is mounted read-only, so its Node is harder to replace than the image's shell: it goes first.
-KILL_ALL = ((NODE, "-e", "process.kill(-1, 'SIGKILL')"), ("/bin/sh", "-c", "kill -9 -1"))
 
 # Ends every process whose environment holds $1, and every process in a session of one of those. Shell builtins only.
 KILL_MARKED = """
@@ -56,11 +53,6 @@ exit 1
 def has_bundle(spec: SandboxSpec) -> bool:
     """Whether the bundle's Node can be used in this sandbox."""
     return any(mount.target == BUNDLE for mount in spec.mounts)
-
-
-def is_holder_child(command: str) -> bool:
-    """Whether this is what the holder itself runs: its sleep, or the moment before it becomes one."""
-    return command == "sleep 60" or command == " ".join(HOLDERS[0])
 
 
 def _bind(mount: Mount) -> dict[str, Any]:

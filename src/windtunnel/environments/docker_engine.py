@@ -109,17 +109,11 @@ class Engine:
             text = await response.text("utf-8", "replace")
             raise aiodocker.DockerError(response.status, text)
 
-    async def top(self, container: str) -> list[dict[str, str]]:
-        """The processes of a container as the engine's host sees them: pid, ppid, stat, command."""
-        async with self.bounded("top", 30):
-            table = await self.docker.containers.container(container).top(ps_args="-eo pid,ppid,stat,args")
-        titles = [str(title).lower() for title in table["Titles"]]
-        return [dict(zip(titles, row, strict=False)) for row in table["Processes"] or []]
-
-    async def written_bytes(self, container: str) -> int | None:
-        """What a container wrote beyond its image. The engine walks its layer for this: not to be asked often."""
+    async def written_bytes(self, container: str, *, seconds: float = 120) -> int | None:
+        """What a container wrote beyond its image, holes of sparse files included. The engine walks its layer for
+        this: not to be asked often."""
         async with (
-            self.bounded("inspect size", 120),
+            self.bounded("inspect size", seconds),
             self.docker.session.get(self._url(f"containers/{container}/json"), params={"size": "true"}) as response,
         ):
             await self._checked(response)

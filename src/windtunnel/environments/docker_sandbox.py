@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ from typing import Any
 from windtunnel.domain.outcome import Reason
 from windtunnel.environments.cgroup import MemoryFiles, memory_files_of
 from windtunnel.environments.docker_archive import fetch_archive, pack
-from windtunnel.environments.docker_container import KILL_ALL, has_bundle, is_holder_child
 from windtunnel.environments.docker_engine import Engine
 from windtunnel.environments.docker_exec import Executor
 from windtunnel.environments.docker_images import TEMPORARY
@@ -24,8 +22,10 @@ from windtunnel.errors import AttemptFault
 
 __all__ = ["DockerSandbox", "remove_container"]
 
-_KILL_ROUNDS = 20
 _PASSED_OVER_BYTES = 2 * 1024**3  # how much of a stream may be headers and files over the limit
+_KEPT_BYTES = 20 * 1024**3  # how large a snapshot may become where the task does not say
+_SIZE_S = 60.0
+_PAUSES = (0.5, 2.0, 5.0)  # seconds before an engine that gave no answer is asked again
 _KILLED = 137
 
 
@@ -40,9 +40,8 @@ class DockerSandbox:
         self._executor = Executor(engine, self.id, self._stop)
         self._image_user = user
         self._workdir = str(shown["Config"].get("WorkingDir") or "/")
-        self._pid = int(shown["State"]["Pid"])
         self._started_at = str(shown["State"]["StartedAt"])
-        self._memory: MemoryFiles | None = memory_files_of(self._pid)
+        self._memory: MemoryFiles | None = memory_files_of(int(shown["State"]["Pid"]))
         self._last = Observed(None, None)
         self._launched: str | None = None
         self._stopped = False
@@ -76,12 +75,23 @@ class DockerSandbox:
         await self._executor.start_detached(self._launched)
 
     async def launched_exit(self) -> int | None:
-        """See the port."""
+        """See the port. An engine that is busy for a minute does not cost the attempt: it is asked again."""
+        for pause in _PAUSES:
+            try:
+                return await self._exit_now()
+            except AttemptFault as fault:
+                if fault.reason != Reason.ENGINE_ERROR:
+                    raise
+            await asyncio.sleep(pause)
+        return await self._exit_now()
+
+    async def _exit_now(self) -> int | None:
         if self._launched is None:
             return -1
         code = await self._executor.code(self._launched)
-        if not self._stopped:
-            await self._require_same()
+        if self._stopped:
+            return -1 if code is None else code
+        await self._require_same()
         return code
 
     async def _require_same(self) -> None:
@@ -117,41 +127,18 @@ class DockerSandbox:
         return done
 
     async def disk_bytes(self) -> int | None:
-        """See the port."""
-        return await self._engine.written_bytes(self.id)
+        """See the port. A lost container is for `launched_exit` to report."""
+        try:
+            return await self._engine.written_bytes(self.id, seconds=_SIZE_S)
+        except AttemptFault:
+            return None
 
     async def end_processes(self) -> None:
-        """See the port. What cannot be ended from inside ends with the container."""
-        await self.observed()
-        if self._stopped or not await self._is_running():
-            self._stopped = True
-            return
-        if not await self._end_from_inside():
+        """See the port. The container ends with them: an agent that is root inside can make anything that stays look
+        like ours, so nothing may stay."""
+        if await self._is_running():
             await self._stop()
-
-    async def _end_from_inside(self) -> bool:
-        """KILL everything by the ways there are, in turn; False when something withstands them all."""
-        ways = KILL_ALL if has_bundle(self.spec) else KILL_ALL[1:]
-        withstood: Counter[str] = Counter()
-        for attempt in range(_KILL_ROUNDS):
-            try:
-                await self._executor.quiet(ways[attempt % len(ways)], user="0", timeout_s=10)
-                survivors = await self._survivors()
-            except AttemptFault:
-                survivors = {"no exec is possible"}
-            if not survivors:
-                return True
-            withstood.update(survivors)
-            if max(withstood.values()) > len(ways):
-                return False
-        return False
-
-    async def _survivors(self) -> set[str]:
-        """Pids of what is neither the holder, nor its sleep, nor dead already."""
-        found = await self._engine.top(self.id)
-        others = [row for row in found if row["pid"] != str(self._pid) and not row["stat"].startswith("Z")]
-        own = [row for row in others if row["ppid"] == str(self._pid) and is_holder_child(row["command"])]
-        return {row["pid"] for row in others} - {row["pid"] for row in own[:1]}
+        self._stopped = True
 
     async def _is_running(self) -> bool:
         async with self._engine.bounded("inspect", 60):
@@ -215,10 +202,20 @@ class DockerSandbox:
         """See the port. The container is stopped first: nothing can write into what is frozen."""
         if not self._stopped or await self._is_running():
             await self._stop()
+        await self._refuse_too_big()
         config = {"Labels": {**labels, TEMPORARY: "1", "windtunnel.name": name}, "User": self._image_user or "0"}
         async with self._engine.bounded("commit", 600):
             made = await self._container.commit(config=config, pause=False)
         return Image(reference=str(made["Id"]), id=str(made["Id"]), workdir=self._workdir)
+
+    async def _refuse_too_big(self) -> None:
+        """A commit writes every hole of a sparse file out; the engine's size counts those too."""
+        storage = self.spec.limits.storage_mb
+        most = _KEPT_BYTES if storage is None else storage * 1024 * 1024
+        written = await self._engine.written_bytes(self.id)
+        if written is not None and written > most:
+            detail = f"sandbox {self.spec.name} wrote {written} bytes, more than the {most} that can be kept"
+            raise AttemptFault(Reason.PATCH_TOO_BIG, detail)
 
     async def observed(self) -> Observed:
         """See the port. From the kernel's files where they are readable."""

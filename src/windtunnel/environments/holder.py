@@ -22,9 +22,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-__all__ = ["MARK", "end_family", "family_of"]
+__all__ = ["EXEC_MARK", "MARK", "end_family", "family_of"]
 
 MARK = "WINDTUNNEL_SANDBOX"
+EXEC_MARK = "WINDTUNNEL_EXEC"
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _NOT_FOUND = 127
 
@@ -43,11 +44,11 @@ def _has_mark(pid: int, mark: str) -> bool:
         environ = Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:
         return False
-    return f"{MARK}={mark}".encode() in environ.split(b"\0")
+    return mark.encode() in environ.split(b"\0")
 
 
 def family_of(root: int | None, mark: str | None = None) -> dict[int, str]:
-    """Living descendants of a process, and every process that carries the mark: pid -> start time in ticks."""
+    """Living descendants of a process, and every process with the mark (`KEY=value`): pid -> start time in ticks."""
     table = {int(name): _stat(int(name)) for name in os.listdir("/proc") if name.isdigit()}  # noqa: PTH208
     known = {pid: found for pid, found in table.items() if found is not None}
     members: set[int] = {pid for pid in known if mark and pid not in {root, os.getpid()} and _has_mark(pid, mark)}

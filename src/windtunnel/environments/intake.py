@@ -16,9 +16,11 @@ from windtunnel.domain.outcome import Reason
 from windtunnel.environments.interface import Fetched
 from windtunnel.errors import AttemptFault
 
-__all__ = ["DEPTH_LIMIT", "Intake", "Readable", "shown"]
+__all__ = ["DEPTH_LIMIT", "ENTRY_LIMIT", "OVER", "Intake", "Readable", "shown"]
 
-DEPTH_LIMIT = 100  # directories below the target; deeper trees are an attack on whoever walks them
+DEPTH_LIMIT = 200  # directories below the target; deeper trees are an attack on whoever walks them
+ENTRY_LIMIT = 200_000  # entries of all kinds, those that are left behind included
+OVER = "over the limit"
 _SKIPPED_LIMIT = 1000
 _CHUNK = 1024 * 1024
 
@@ -39,6 +41,8 @@ class Intake:
     def __init__(self, target: Path, *, limit_bytes: int) -> None:
         self._target = target
         self._left = limit_bytes
+        self._entries = 0
+        self._is_over = False
         self._bytes = 0
         self._files = 0
         self._found = False
@@ -53,8 +57,18 @@ class Intake:
     def skip(self, parts: Sequence[str], why: str) -> None:
         """Note an entry that is left behind."""
         self._found = True
-        if len(self._skipped) < _SKIPPED_LIMIT:
+        first_over = why.startswith(OVER) and not self._is_over
+        self._is_over |= first_over
+        if len(self._skipped) < _SKIPPED_LIMIT or first_over:  # that something is missing is never lost in the rest
             self._skipped.append(f"{shown(parts)}: {why}")
+
+    def admit(self, parts: Sequence[str]) -> bool:
+        """Count an entry, before anything else is done with it; False: there were too many, stop walking."""
+        self._entries += 1
+        if self._entries > ENTRY_LIMIT:
+            self.skip(parts, f"{OVER} of {ENTRY_LIMIT} entries")
+            return False
+        return True
 
     def directory(self, parts: Sequence[str]) -> bool:
         """Make a directory; False when it had to be left behind."""
@@ -76,7 +90,7 @@ class Intake:
         if path is None:
             return None
         if size > self._left:
-            self.skip(parts, f"over the limit ({size} bytes)")
+            self.skip(parts, f"{OVER} ({size} bytes)")
             return None
         try:
             written = _write(path, _chunks(source, size), 0o755 if executable else 0o644)

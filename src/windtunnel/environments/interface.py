@@ -98,7 +98,7 @@ class Completed:
 
 @dataclass(frozen=True)
 class Fetched:
-    """What came out of the sandbox. `skipped`: entries left behind with why (links, devices, over the limit)."""
+    """What came out of the sandbox. `skipped`: entries left behind with why (links, devices, `: over the limit`)."""
 
     found: bool
     files: int
@@ -154,7 +154,9 @@ class Sandbox(Protocol):
 
     async def end_processes(self) -> None:
         """End every process that runs in the sandbox, daemons and late writers included. Afterwards nothing of the
-        subject runs any more, whatever it did; raises AttemptFault(engine_error) when that cannot be reached."""
+        subject runs any more, whatever it did; raises AttemptFault(engine_error) when that cannot be reached.
+        Afterwards no exec is possible where the adapter ends the container with its processes (AttemptFault); fetch,
+        reclaim, snapshot, observed and remove are."""
         ...
 
     async def fetch(self, source: str, target: Path, *, limit_bytes: int) -> Fetched:
@@ -167,7 +169,8 @@ class Sandbox(Protocol):
         ...
 
     async def snapshot(self, name: str, labels: Mapping[str, str]) -> Image:
-        """Freeze the ended sandbox's file system (mounts and fresh directories not included) into a temporary image."""
+        """Freeze the ended sandbox's file system (mounts and fresh directories not included) into a temporary image.
+        Raises AttemptFault(patch_too_big) where a copy would be larger than what can be kept."""
         ...
 
     async def observed(self) -> Observed:

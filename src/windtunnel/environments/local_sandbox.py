@@ -37,6 +37,7 @@ __all__ = ["LocalSandbox", "end_recorded"]
 
 _SILENT = 'exec "$@" </dev/null >/dev/null 2>&1'
 _START_S = 20.0
+_END_S = 5.0
 
 
 class _Launched(msgspec.Struct, frozen=True, kw_only=True):
@@ -183,9 +184,13 @@ def _inner(state: Path) -> ProcessId | None:
 
 
 def _end(state: Path, group: OwnCgroup | None) -> None:
+    """End the namespace and whatever else is in the group. Raises AttemptFault(engine_error) when something stays."""
     end_namespace(_inner(state))
-    deadline = time.monotonic() + 5
-    while group and (members := group.members()) and time.monotonic() < deadline:
+    deadline = time.monotonic() + _END_S
+    while group and (members := group.members()):
+        if time.monotonic() > deadline:
+            detail = f"processes of the sandbox cannot be ended: {', '.join(map(str, members[:10]))}"
+            raise AttemptFault(Reason.ENGINE_ERROR, detail)
         for pid in members:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

@@ -6,9 +6,11 @@ import asyncio
 import getpass
 import os
 import platform
+import secrets
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import msgspec
 
@@ -27,6 +29,8 @@ __all__ = ["PlainEnvironment"]
 
 _HOLDER = Path(holder.__file__)
 _HANDSHAKE_S = 30.0
+_LOOK_S = 0.25
+_CLOSE_S = 2.0
 
 
 class _Launched(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,20 +98,20 @@ class PlainSandbox(DiskSandbox):
         output_limit: int = 1_000_000,
     ) -> Completed:
         """See the port. What the command leaves running is ended with it."""
+        mark = secrets.token_hex(16)
         process = await _start_holder("run", stderr=asyncio.subprocess.PIPE)
         assert process.stdin is not None and process.stdout is not None and process.stderr is not None
         out, err = Bounded(output_limit), Bounded(output_limit)
         readers = asyncio.gather(drain(process.stdout, out), drain(process.stderr, err))
         timed_out = False
         try:
-            process.stdin.write(self._order(argv, env, cwd))
+            process.stdin.write(self._order(argv, {**(env or {}), holder.EXEC_MARK: mark}, cwd))
             async with asyncio.timeout(timeout_s):
-                await process.wait()
+                await _ended(process)
         except TimeoutError:
             timed_out = True
         finally:
-            await _end_holder(process)
-            await readers
+            await _end_exec(process, f"{holder.EXEC_MARK}={mark}", readers)
         code = None if timed_out else process.returncode
         return Completed(code, bytes(out.data), bytes(err.data), timed_out, out.truncated or err.truncated)
 
@@ -128,13 +132,32 @@ async def _start_holder(mode: str, *, stderr: int) -> asyncio.subprocess.Process
     )
 
 
-async def _end_holder(process: asyncio.subprocess.Process) -> None:
-    """End a running exec with everything below it; its holder ends last."""
+async def _ended(process: asyncio.subprocess.Process) -> None:
+    """Wait for the process alone: its own `wait` also waits for everybody who holds its output open."""
+    waiting = asyncio.ensure_future(process.wait())
+    try:
+        while process.returncode is None:
+            await asyncio.wait({waiting}, timeout=_LOOK_S)
+    finally:
+        waiting.cancel()
+
+
+async def _end_exec(process: asyncio.subprocess.Process, mark: str, readers: asyncio.Future[Any]) -> None:
+    """End a command with everything below it, its holder last, and close its output. Without a holder (the command
+    may have killed it) the mark finds what is left; who has no mark any more keeps nothing of ours open."""
     if process.returncode is None:
         await asyncio.to_thread(holder.end_family, process.pid)
         if process.returncode is None:
             process.kill()
-    await process.wait()
+        await _ended(process)
+    killed = process.returncode is not None and process.returncode < 0
+    await asyncio.wait({readers}, timeout=0 if killed else _CLOSE_S)
+    if killed or not readers.done():
+        await asyncio.to_thread(holder.end_family, None, mark)
+        await asyncio.wait({readers}, timeout=_CLOSE_S)
+    if not readers.done():
+        process._transport.close()  # type: ignore[attr-defined]  # there is no public way to stop reading
+    await readers
 
 
 def _read_launched(state: Path) -> _Launched | None:
@@ -147,7 +170,7 @@ def _read_launched(state: Path) -> _Launched | None:
 def _end(state: Path, mark: str) -> None:
     launched = _read_launched(state)
     root = launched.holder if launched and is_alive(launched.holder) else None
-    if not holder.end_family(root.pid if root else None, mark):
+    if not holder.end_family(root.pid if root else None, f"{holder.MARK}={mark}"):
         raise AttemptFault(Reason.ENGINE_ERROR, "processes of the sandbox cannot be ended")
     if root:
         kill_tree(root)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from windtunnel.domain.outcome import Reason
-from windtunnel.environments.intake import DEPTH_LIMIT, Intake
+from windtunnel.environments.intake import Intake
 from windtunnel.errors import AttemptFault
 
 __all__ = ["RESERVED", "Owner", "Root", "copy_tree", "give", "open_up", "parts_of", "remove_tree"]
@@ -157,7 +157,7 @@ def _take_entry(parent: int, name: str, parts: tuple[str, ...], intake: Intake) 
     if stat.S_ISREG(mode):
         _take_file(parent, name, parts, intake)
     elif stat.S_ISDIR(mode):
-        if len(parts) < DEPTH_LIMIT and intake.directory(parts):
+        if intake.directory(parts):
             _take_directory(parent, name, parts, intake)
     else:
         intake.skip(parts, "a link" if stat.S_ISLNK(mode) else "neither file nor directory")
@@ -171,6 +171,8 @@ def _take_directory(parent: int, name: str, parts: tuple[str, ...], intake: Inta
         return
     try:
         for entry in sorted(os.listdir(fd)):  # noqa: PTH208 (pathlib cannot list a descriptor)
+            if not intake.admit((*parts, entry)):
+                return
             _take_entry(fd, entry, (*parts, entry), intake)
     finally:
         os.close(fd)

@@ -50,19 +50,16 @@ class Judged:
 
 
 def take_claims(work: Work) -> Account:
-    """Copy the plain files of the box to logs/ and session/, and read the subject's own account from the copy."""
+    """Copy the plain files of the box to logs/box/ and session/ (names in there are the subject's, so nothing of ours
+    lies beside them), and read the subject's own account from the copy."""
     claims = work.scratch / "claims"
-    try:
-        left = copy_plain_files(work.dir.box, claims, limit_bytes=CLAIMS_LIMIT_BYTES).skipped
-    except OSError as error:  # such as a path that is longer than the system takes
-        left = (f"everything from a file on that could not be copied: {error.strerror}",)
+    left = copy_plain_files(work.dir.box, claims, limit_bytes=CLAIMS_LIMIT_BYTES).skipped
     account = work.bench.subject.account(claims)
-    for entry in sorted(claims.iterdir()):
-        if entry.name == "session" and entry.is_dir():
-            for file in sorted(entry.iterdir()):
-                shutil.move(file, work.dir.session / file.name)
-        else:
-            shutil.move(entry, work.dir.logs / entry.name)
+    if (claims / "session").is_dir():
+        for file in sorted((claims / "session").iterdir()):
+            shutil.move(file, work.dir.session / file.name)
+        (claims / "session").rmdir()
+    shutil.move(claims, work.dir.logs / "box")
     if left:
         note = {"schemaVersion": 1, "left_in_box": left[:1000], "count": len(left)}
         (work.dir.logs / "box-left-out.json").write_bytes(to_json(note))
@@ -73,7 +70,10 @@ def judge_attempt(
     work: Work, account: Account, fault: AttemptFault | None, graded: Graded | None, patch: PatchFacts | None
 ) -> Judged:
     """Usage from the wire, outcome from the facts."""
-    records = read_wire(work.dir.wire)
+    try:
+        records = read_wire(work.dir.wire)
+    except FileDamaged as damaged:
+        records, fault = (), fault or AttemptFault(Reason.GATEWAY_LOST, damaged.message)
     exit_ = work.exit
     required = tuple(role.name for role in work.config.roles if role.activation == "required")
     facts = Facts(

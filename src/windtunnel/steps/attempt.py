@@ -147,7 +147,9 @@ async def _open_door(work: Work) -> Path:
     assert work.bench.gateway is not None
     token = "wt_" + secrets.token_urlsafe(24)
     (work.scratch / "in" / "token").write_text(token)
-    deadline = time.time() + work.timeout_s + DRIVER_GRACE_S + 300
+    # Everything that may still happen between now and the agent's last second, each at its longest.
+    before_start = 180 + 600 + 300 + _healthcheck_s(work.task) + 60
+    deadline = time.time() + before_start + work.timeout_s + DRIVER_GRACE_S
     door = Door(
         key=work.key,
         token=token,
@@ -282,7 +284,9 @@ async def follow(work: Work, sandbox: Sandbox, *, limit_s: float | None = None) 
 async def _over_limit(work: Work, sandbox: Sandbox) -> str | None:
     """Why the attempt has written too much, None while it has not. Engines do not enforce storage: it is polled."""
     storage = work.bench.limits(work.task).storage_mb
-    written = None if storage is None else await sandbox.disk_bytes()
+    written = None
+    with suppress(AttemptFault):  # an engine that cannot tell now is asked again at the next turn
+        written = None if storage is None else await sandbox.disk_bytes()
     if storage is not None and written is not None and written > storage * 1024 * 1024:
         return f"wrote {written} bytes, storage_mb is {storage}"
     box = await asyncio.to_thread(plain_bytes, work.dir.box)

@@ -21,7 +21,7 @@ from windtunnel.store.files import write_atomic
 from windtunnel.store.layout import CellDir, RunDir, cell_dir
 from windtunnel.subjects.interface import Subject
 
-__all__ = ["Bench", "Journal", "root_id"]
+__all__ = ["Bench", "Drain", "Journal", "root_id"]
 
 
 class Journal(Protocol):
@@ -34,6 +34,14 @@ class Journal(Protocol):
     def cell_state(self, cell_id: str) -> str | None: ...
 
     def line(self, text: str) -> None: ...
+
+
+@dataclass
+class Drain:
+    """Set from a signal handler: give out no new cells, let running ones end."""
+
+    asked: asyncio.Event = field(default_factory=asyncio.Event)
+    reason: str = ""
 
 
 @dataclass
@@ -53,6 +61,7 @@ class Bench:
     identities: dict[tuple[str, str], str] = field(default_factory=dict)
     drift_told: bool = False
     janitors: set[asyncio.Task[None]] = field(default_factory=set)
+    unclean: list[BaseException] = field(default_factory=list)
 
     @property
     def results_root(self) -> Path:
@@ -106,13 +115,20 @@ class Bench:
         """Do clean-up in the background, so that a worker's slot is free before it; `settle` waits for all of it."""
         task = asyncio.create_task(work)
         self.janitors.add(task)
-        task.add_done_callback(self.janitors.discard)
+        task.add_done_callback(self._cleaned)
 
-    async def settle(self) -> None:
-        """Wait until every clean-up is done. Raises the first fault of one, after all of them ended."""
-        faults = [f for f in await asyncio.gather(*self.janitors, return_exceptions=True) if isinstance(f, Exception)]
-        if faults:
-            raise faults[0]
+    def _cleaned(self, task: asyncio.Task[None]) -> None:
+        self.janitors.discard(task)
+        if not task.cancelled() and (fault := task.exception()) is not None:
+            self.unclean.append(fault)
+
+    async def settle(self) -> list[str]:
+        """Wait for every clean-up, then remove whatever still carries this run's labels (an object whose making was cut
+        off has no owner). Returns what had to be removed and what went wrong, a line each."""
+        await asyncio.gather(*self.janitors, return_exceptions=True)
+        told = [f"clean-up: {type(fault).__name__}: {fault}" for fault in self.unclean]
+        self.unclean.clear()
+        return told + [f"removed {name} at the end" for name in await self.environment.sweep(self.labels())]
 
     def pin(self, what: str, image: Image) -> Image:
         """Remember which image a task really ran on. Raises Drifted when it became another one inside this run."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
-from contextlib import suppress
 from pathlib import Path
 
 from windtunnel.domain.cell import Cell
@@ -11,7 +11,7 @@ from windtunnel.domain.events import Kind
 from windtunnel.errors import Drifted, InputWrong
 from windtunnel.steps.bench import Bench
 from windtunnel.store.files import sha256_file
-from windtunnel.store.tasks import read_task
+from windtunnel.store.tasks import read_task, tree_hash
 
 __all__ = ["keep_graders", "require_no_drift", "tell_drift"]
 
@@ -51,8 +51,11 @@ def keep_graders(bench: Bench, cell: Cell, target: Path) -> None:
     source = bench.task_dir(bench.task(cell))
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
-    with suppress(FileNotFoundError, shutil.Error):  # what is not there or went away is drift, or was never there
+    if (source / "tests").is_dir():
         shutil.copytree(source / "tests", target / "tests", symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
-    with suppress(FileNotFoundError):
+    if (source / "pre_artifacts.sh").is_file():
         shutil.copy2(source / "pre_artifacts.sh", target)
     require_no_drift(bench, cell)
+    # The source is the approved one now; so is the copy, if it is like the source.
+    if (source / "tests").is_dir() and tree_hash(source / "tests") != tree_hash(target / "tests"):
+        raise OSError(errno.EIO, "the copy of the tests is not like the original", str(target / "tests"))

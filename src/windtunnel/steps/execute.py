@@ -26,10 +26,12 @@ from windtunnel.steps import attempt as steps_of
 from windtunnel.steps.account import judge_attempt, make_result, search_for_secrets, take_claims
 from windtunnel.steps.attempt import Work
 from windtunnel.steps.bench import Bench
+from windtunnel.steps.closing import close_attempt
 from windtunnel.steps.drift import keep_graders
-from windtunnel.steps.grading import Graded, grade_attempt
+from windtunnel.steps.grading import Graded, grade_attempt, prepare_verifier
 from windtunnel.steps.hand_over import HandOver, collect, look_before
 from windtunnel.steps.phases import Phases
+from windtunnel.store.files import write_atomic
 from windtunnel.store.layout import AttemptDir, CellDir
 from windtunnel.store.results import (
     Claim,
@@ -42,8 +44,9 @@ from windtunnel.store.results import (
     update_claim,
     write_attempt,
 )
+from windtunnel.subjects.interface import Account
 
-__all__ = ["execute_cell", "finished_fields", "held_by"]
+__all__ = ["attempt_fields", "execute_cell", "finished_fields", "held_by", "publish_result"]
 
 
 async def execute_cell(bench: Bench, cell: Cell) -> Result | None:
@@ -54,9 +57,9 @@ async def execute_cell(bench: Bench, cell: Cell) -> Result | None:
     if not claim(directory, Claim(run_id=bench.plan.run_id, cell=cell.id, process=current(), ts=utc_now())):
         bench.journal.event(Kind.CELL_SKIPPED, cell=cell.id, reason="claimed by another run")
         return None
-    bench.journal.event(Kind.CELL_STARTED, cell=cell.id)
     graders = bench.private_root / container_name(cell, attempt=0, run_id=bench.plan.run_id, part="graders")
     try:
+        bench.journal.event(Kind.CELL_STARTED, cell=cell.id)
         return await _try_until_done(bench, cell, graders)
     finally:
         shutil.rmtree(graders, ignore_errors=True)
@@ -75,26 +78,18 @@ def held_by(bench: Bench, cell: Cell) -> str:
 async def _try_until_done(bench: Bench, cell: Cell, graders: Path) -> Result:
     failures: Counter[Reason] = Counter()
     while True:
-        keep_graders(bench, cell, graders)
+        await asyncio.to_thread(keep_graders, bench, cell, graders)
         number, directory = new_attempt(bench.cell_dir(cell))
         result = await _attempt(bench, cell, number, directory, graders)
         outcome = result.outcome
         failures[outcome.reason] += 1
         again = _may_retry(bench, outcome, failures[outcome.reason])
-        bench.journal.event(
-            Kind.ATTEMPT_FINISHED,
-            cell=cell.id,
-            attempt=number,
-            status=outcome.status,
-            reason=outcome.reason,
-            detail=outcome.detail,
-            retry=again,
-            usage=result.usage,
-            cost_usd=result.cost.usd,
-        )
         if not again:
-            return _publish(bench, cell, number, directory, result)
-        seal(directory, None)
+            write_atomic(directory.result, to_json(result))
+        await asyncio.to_thread(seal, directory, None if again else to_json(result))
+        bench.journal.event(Kind.ATTEMPT_FINISHED, **attempt_fields(result, retry=again))
+        if not again:
+            return publish_result(bench, cell, result)
 
 
 def _may_retry(bench: Bench, outcome: Outcome, failures: int) -> bool:
@@ -107,12 +102,26 @@ def _may_retry(bench: Bench, outcome: Outcome, failures: int) -> bool:
     return failures <= allowed
 
 
-def _publish(bench: Bench, cell: Cell, number: int, directory: AttemptDir, result: Result) -> Result:
-    cell_directory = bench.cell_dir(cell)
-    seal(directory, to_json(result))
-    digest = publish(cell_directory, number, result)
-    bench.journal.event(Kind.CELL_FINISHED, **finished_fields(cell_directory, result, digest))
+def publish_result(bench: Bench, cell: Cell, result: Result) -> Result:
+    """Make a sealed attempt's result the cell's. Done again after a kill in between, with the same effect."""
+    directory = bench.cell_dir(cell)
+    digest = publish(directory, result.attempt, result)
+    bench.journal.event(Kind.CELL_FINISHED, **finished_fields(directory, result, digest))
     return result
+
+
+def attempt_fields(result: Result, *, retry: bool) -> dict[str, Any]:
+    """What an attempt_finished event says of an attempt that came to its own end."""
+    return {
+        "cell": Cell(task=result.task, config=result.config, rep=result.rep).id,
+        "attempt": result.attempt,
+        "status": result.outcome.status,
+        "reason": result.outcome.reason,
+        "detail": result.outcome.detail,
+        "retry": retry,
+        "usage": result.usage,
+        "cost_usd": result.cost.usd,
+    }
 
 
 def finished_fields(directory: CellDir, result: Result, digest: str) -> dict[str, Any]:
@@ -155,15 +164,29 @@ async def _attempt(bench: Bench, cell: Cell, number: int, directory: AttemptDir,
             # The one broad except: whatever a subject or an engine does becomes this cell's outcome, nobody else's.
             fault = _unforeseen(work, error)
         return await _finish(work, record, handed, graded, fault, began)
-    except asyncio.CancelledError:
-        stopped = Outcome.of(Reason.CANCELLED, "stopped by the operator")
-        write_attempt(directory, msgspec.structs.replace(record, outcome=stopped, finished_at=utc_now()))
+    except (Drifted, asyncio.CancelledError) as stop:
+        await _stop(work, record, stop)
         raise
     finally:
         bench.later(_clean(work))
 
 
+async def _stop(work: Work, record: AttemptRecord, why: BaseException) -> None:
+    """End an attempt in the middle, in good order: nothing of it runs on, and what it used is known."""
+    detail = why.message if isinstance(why, Drifted) else "stopped by the operator"
+    stopped = msgspec.structs.replace(record, outcome=Outcome.of(Reason.CANCELLED, detail))
+    with suppress(AttemptFault):
+        if work.sandbox is not None:
+            await steps_of.end(work, work.sandbox)
+    with suppress(AttemptFault):
+        await steps_of.close_door(work)
+    await close_attempt(work.bench, work.dir, stopped, told=False)
+
+
 async def _subject_part(work: Work) -> HandOver:
+    if work.task.hand_over == "artifacts":
+        async with work.phases("prepare_image", work.task.build_timeout_s + 60):
+            await prepare_verifier(work)
     sandbox = await steps_of.open_sandbox(work)
     _say_who_works(work, sandbox)
     before = await look_before(work, sandbox)
@@ -200,47 +223,47 @@ async def _finish(
     fault: AttemptFault | None,
     began: float,
 ) -> Result:
-    async with work.phases("account", 600):
-        try:
-            await steps_of.close_door(work)
-        except AttemptFault as error:
-            fault = fault or error
-        patch: PatchFacts | None = handed.patch if handed else None
-        account = take_claims(work)
-        judged = judge_attempt(work, account, fault, graded, patch)
-        try:
+    """Account, judge, write. An error in here is an outcome like any other: the subject may have made its cause."""
+    patch: PatchFacts | None = handed.patch if handed else None
+    try:
+        async with work.phases("account", 900):
+            with suppress(AttemptFault):
+                await steps_of.close_door(work)
+            account = await asyncio.to_thread(take_claims, work)
             await search_for_secrets(work.bench, work.key, work.dir)
-        except AttemptFault as error:
-            judged = judge_attempt(work, account, fault or error, graded, patch)
+            judged = judge_attempt(work, account, fault, graded, patch)
+    except (Drifted, asyncio.CancelledError):
+        raise
+    except Exception as error:
+        fault = fault or (error if isinstance(error, AttemptFault) else _unforeseen(work, error))
+        judged = judge_attempt(work, Account(), fault, graded, patch)
     finished_at, wall = utc_now(), round(monotonic() - began, 3)
     times = (record.started_at, finished_at, wall)
-    result = make_result(work, judged, graded, patch, times=times, attempts=work.number)
-    write_attempt(
-        work.dir,
-        AttemptRecord(
-            attempt=work.number,
-            run_id=record.run_id,
-            cell=record.cell,
-            outcome=judged.outcome,
-            flags=judged.flags,
-            started_at=record.started_at,
-            finished_at=finished_at,
-            wall_s=wall,
-            phases=work.phases.durations,
-            usage=judged.usage,
-            kept=tuple(sorted(path.name for path in work.dir.root.iterdir())),
-            environment_id=work.sandbox.id if work.sandbox else None,
-        ),
+    finished = msgspec.structs.replace(
+        record,
+        outcome=judged.outcome,
+        flags=judged.flags,
+        finished_at=finished_at,
+        wall_s=wall,
+        phases=work.phases.durations,
+        usage=judged.usage,
+        kept=tuple(sorted(path.name for path in work.dir.root.iterdir())),
+        environment_id=work.sandbox.id if work.sandbox else None,
     )
-    return result
+    write_attempt(work.dir, finished)
+    return make_result(work, judged, graded, patch, times=times, attempts=work.number)
 
 
 async def _clean(work: Work) -> None:
-    """Remove what the attempt left in the environment; runs after the worker's slot is free."""
-    await asyncio.gather(*work.cleanup, return_exceptions=True)
+    """Remove what the attempt left in the environment; runs after the worker's slot is free. One step's fault does not
+    keep the others from being done."""
+    ended: list[object] = list(await asyncio.gather(*work.cleanup, return_exceptions=True))
     if work.sandbox is not None:
-        await work.sandbox.remove()
+        ended += await asyncio.gather(work.sandbox.remove(), return_exceptions=True)
     if work.snapshot is not None:
-        await work.bench.environment.remove_image(work.snapshot)
+        ended += await asyncio.gather(work.bench.environment.remove_image(work.snapshot), return_exceptions=True)
     for directory in (work.scratch, work.sandboxes):
-        shutil.rmtree(directory, ignore_errors=True)
+        await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
+    for fault in ended:
+        if isinstance(fault, Exception):
+            raise fault

@@ -10,20 +10,12 @@ from windtunnel.domain.breaker import Breaker
 from windtunnel.domain.cell import Cell
 from windtunnel.domain.events import Kind
 from windtunnel.errors import Drifted, Paused, Stopped, WindtunnelError
-from windtunnel.steps.bench import Bench
+from windtunnel.steps.bench import Bench, Drain
 from windtunnel.steps.drift import require_no_drift, tell_drift
 from windtunnel.steps.execute import execute_cell, held_by
 from windtunnel.steps.smoke import has_valid_result
 
-__all__ = ["Drain", "fan_out"]
-
-
-@dataclass
-class Drain:
-    """Set from a signal handler: give out no new cells, let running ones end."""
-
-    asked: asyncio.Event = field(default_factory=asyncio.Event)
-    reason: str = ""
+__all__ = ["fan_out"]
 
 
 @dataclass
@@ -64,6 +56,9 @@ async def _work(batch: _Batch) -> None:
         except Drifted as error:
             batch.stop = error
             tell_drift(batch.bench, cell, error)
+        except OSError as error:
+            # Ours, not the cell's (a log that cannot be written): no worker may start another cell on it.
+            batch.stop = Stopped(f"{error.filename or 'disk'}: {error.strerror}; make room or mend it, and go on")
 
 
 def _skipped(bench: Bench, cell: Cell) -> bool:

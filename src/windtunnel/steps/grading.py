@@ -24,7 +24,7 @@ from windtunnel.steps.hand_over import HandOver
 from windtunnel.store.box import read_plain_file
 from windtunnel.store.layout import AttemptDir
 
-__all__ = ["Graded", "grade_attempt", "read_verifier_files"]
+__all__ = ["Graded", "grade_attempt", "prepare_verifier", "read_verifier_files"]
 
 OUTPUT_LIMIT_BYTES = 256 * 1024 * 1024
 STDOUT_LIMIT_BYTES = 8 * 1024 * 1024
@@ -47,9 +47,15 @@ async def grade_attempt(work: Work, handed: HandOver) -> Graded:
     number = 0
     while True:
         number += 1
-        graded = await _grade_once(work, handed, number)
-        if number > _retries(work, graded.grade.reason):
-            return graded
+        try:
+            graded = await _grade_once(work, handed, number)
+        except AttemptFault as fault:
+            # The agent's work is frozen: an engine's hiccup here costs another grading, never another agent.
+            if fault.reason != Reason.ENGINE_ERROR or number > RULES[Reason.VERIFIER_ERROR].retries:
+                raise
+        else:
+            if number > _retries(work, graded.grade.reason):
+                return graded
         _keep_former(work.dir, number)
 
 
@@ -150,9 +156,12 @@ async def _open_verifier(work: Work, handed: HandOver, number: int) -> Sandbox:
 
 
 async def _verifier_image(work: Work, handed: HandOver) -> Image:
+    return handed.snapshot if work.task.hand_over == "snapshot" else await prepare_verifier(work)
+
+
+async def prepare_verifier(work: Work) -> Image:
+    """The image of a separate verifier; asked for before the agent starts, so that no agent works for nothing."""
     task, bench = work.task, work.bench
-    if task.hand_over == "snapshot":
-        return handed.snapshot
     if task.verifier_image is None:
         raise AttemptFault(Reason.VERIFIER_ERROR, "a separate verifier without an image")
     image = await bench.environment.image(

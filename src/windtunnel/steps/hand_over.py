@@ -129,7 +129,12 @@ async def _run_hooks(work: Work, collector: Sandbox) -> None:
 
 
 async def _hook(work: Work, collector: Sandbox, argv: list[str], name: str, timeout_s: float, user: str | None) -> None:
-    git_off = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_COUNT": "3"}
+    git_off = {
+        "GIT_CEILING_DIRECTORIES": collector.inside("/"),
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_CONFIG_GLOBAL": "/dev/null",
+        "GIT_CONFIG_COUNT": "3",
+    }
     for number, (key, value) in enumerate(
         [("core.hooksPath", "/dev/null"), ("core.fsmonitor", "false"), ("safe.directory", "*")]
     ):

@@ -37,8 +37,8 @@ cat "$top/.git/config"
 
 @dataclass(frozen=True)
 class Repository:
-    """`git`: absolute path of the program in the image; `top`: work tree; `head`: commit before the agent started;
-    `config`: bytes of `.git/config` then."""
+    """`git`: absolute path of the program in the image; `top`: work tree, a contract path; `head`: commit before the
+    agent started; `config`: bytes of `.git/config` then."""
 
     git: str
     top: str
@@ -47,13 +47,24 @@ class Repository:
 
 
 async def find_repository(sandbox: Sandbox, workdir: str) -> Repository | None:
-    """What is there before the agent starts; None when the work directory is no git repository of its own."""
-    done = await sandbox.exec(["/bin/sh", "-c", _FIND, "sh", sandbox.inside(workdir)], timeout_s=60)
+    """What is there before the agent starts; None when the work directory is no git repository of its own.
+
+    A repository above the sandbox's own root (`plain`, in somebody's checkout) is never looked at, let alone touched.
+    """
+    argv = ["/bin/sh", "-c", _FIND, "sh", sandbox.inside(workdir)]
+    done = await sandbox.exec(argv, env=_ceiling(sandbox), timeout_s=60)
     parts = done.stdout.split(b"\n", 3)
     if done.exit != 0 or len(parts) != 4:
         return None
     git, top, head = (part.decode("utf-8", "surrogateescape") for part in parts[:3])
-    return Repository(git=git, top=top, head=head, config=parts[3])
+    root = sandbox.inside("/").rstrip("/")
+    if not top.startswith(f"{root}/"):
+        return None
+    return Repository(git=git, top=top.removeprefix(root), head=head, config=parts[3])
+
+
+def _ceiling(sandbox: Sandbox) -> dict[str, str]:
+    return {"GIT_CEILING_DIRECTORIES": sandbox.inside("/")}
 
 
 def _env(sandbox: Sandbox) -> dict[str, str]:
@@ -62,6 +73,8 @@ def _env(sandbox: Sandbox) -> dict[str, str]:
         "GIT_CONFIG_NOSYSTEM": "1",
         "GIT_CONFIG_GLOBAL": "/dev/null",
         "GIT_INDEX_FILE": f"{out}/index",
+        "GIT_NO_REPLACE_OBJECTS": "1",
+        "GIT_ATTR_NOSYSTEM": "1",
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_AUTHOR_NAME": "windtunnel",
         "GIT_AUTHOR_EMAIL": "windtunnel@localhost",
@@ -70,12 +83,12 @@ def _env(sandbox: Sandbox) -> dict[str, str]:
         "GIT_AUTHOR_DATE": "2000-01-01T00:00:00Z",
         "GIT_COMMITTER_DATE": "2000-01-01T00:00:00Z",
         "HOME": out,
-    }
+    } | _ceiling(sandbox)
 
 
 async def _git(sandbox: Sandbox, repository: Repository, *arguments: str, timeout_s: float = 300) -> Completed:
     safe = ["-c", "safe.directory=*", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false"]
-    argv = [repository.git, *safe, "-C", repository.top, *arguments]
+    argv = [repository.git, *safe, "-C", sandbox.inside(repository.top), *arguments]
     done = await sandbox.exec(argv, env=_env(sandbox), timeout_s=timeout_s, output_limit=20_000_000)
     if done.exit != 0:
         said = done.stderr[-300:].decode("utf-8", "replace").strip()
@@ -100,16 +113,21 @@ async def commit_all(sandbox: Sandbox, repository: Repository, scratch: Path) ->
     return stripped
 
 
+# Put the repository back into the agent's hands-off state: its own configuration as it was, and nothing beside it that
+# makes git run a program, read another configuration or see other objects. $1: work tree, $2: the saved configuration.
+_DISARM = """
+cd "$1/.git" && [ ! -L "$1/.git" ] || exit 1
+rm -rf hooks info/attributes info/grafts config config.worktree commondir refs/replace || exit 1
+cat "$2" > config
+"""
+
+
 async def _disarm(sandbox: Sandbox, repository: Repository, scratch: Path) -> None:
     saved = scratch / "git-config"
     saved.write_bytes(repository.config)
-    inner = ["rm", "-rf", f"{repository.top}/.git/hooks", f"{repository.top}/.git/info/attributes"]
-    done = await sandbox.exec([*inner, f"{repository.top}/.git/config"], timeout_s=60)
-    if done.exit != 0:
-        raise AttemptFault(Reason.COLLECT_FAILED, "the repository's configuration could not be put back")
-    copy = f"{sandbox.inside(OUT)}/git-config"
     await sandbox.put(saved, f"{OUT}/git-config")
-    done = await sandbox.exec(["cp", copy, f"{repository.top}/.git/config"], timeout_s=60)
+    argv = ["/bin/sh", "-c", _DISARM, "sh", sandbox.inside(repository.top), f"{sandbox.inside(OUT)}/git-config"]
+    done = await sandbox.exec(argv, timeout_s=60)
     if done.exit != 0:
         raise AttemptFault(Reason.COLLECT_FAILED, "the repository's configuration could not be put back")
 
@@ -118,13 +136,15 @@ async def _too_much(sandbox: Sandbox, repository: Repository) -> tuple[list[byte
     """Untracked files below known caches or above the size limit, with their bytes in all."""
     listing = '"$1" -c safe.directory=* -C "$2" ls-files -o --exclude-standard -z'
     script = listing + ' | (cd "$2" && xargs -0 -r stat --printf "%s %n\\0")'
-    argv = ["/bin/sh", "-c", script, "sh", repository.git, repository.top]
+    argv = ["/bin/sh", "-c", script, "sh", repository.git, sandbox.inside(repository.top)]
     done = await sandbox.exec(argv, env=_env(sandbox), timeout_s=300, output_limit=50_000_000)
+    if done.exit != 0 or done.truncated:
+        raise AttemptFault(Reason.COLLECT_FAILED, f"untracked files could not be listed (exit {done.exit})")
     paths, total = [], 0
     for entry in done.stdout.split(b"\0"):
         size, _, path = entry.partition(b" ")
         cached = any(part.decode("utf-8", "replace") in CACHES for part in path.split(b"/")[:-1])
-        if path and (cached or int(size) > FILE_LIMIT_BYTES):
+        if path and size.isdigit() and (cached or int(size) > FILE_LIMIT_BYTES):
             paths.append(path)
             total += int(size)
     return paths, total

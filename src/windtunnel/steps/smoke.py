@@ -11,7 +11,7 @@ from windtunnel.domain.contract import Contract, Verdict, parse_contract
 from windtunnel.domain.events import Kind
 from windtunnel.domain.outcome import Status
 from windtunnel.errors import Drifted, FileDamaged, Paused, SmokeFailed
-from windtunnel.steps.bench import Bench
+from windtunnel.steps.bench import Bench, Drain
 from windtunnel.steps.drift import require_no_drift, tell_drift
 from windtunnel.steps.execute import execute_cell, held_by
 from windtunnel.steps.judge import judge
@@ -21,7 +21,7 @@ from windtunnel.store.results import read_result
 __all__ = ["has_valid_result", "smoke"]
 
 
-async def smoke(bench: Bench) -> None:
+async def smoke(bench: Bench, drain: Drain) -> None:
     """Run (or, where the cell is there already, only judge) each config's first cell.
 
     Raises SmokeFailed with every failed assertion of every config. No model call is made for a stored cell, so the
@@ -29,7 +29,7 @@ async def smoke(bench: Bench) -> None:
     """
     slots = asyncio.Semaphore(bench.plan.settings.workers)
     ended = await asyncio.gather(
-        *(_one(bench, entry.cell, slots) for entry in bench.plan.preflight), return_exceptions=True
+        *(_one(bench, entry.cell, slots, drain) for entry in bench.plan.preflight), return_exceptions=True
     )
     failed = []
     for one in ended:  # every cell has come to its end before one's error ends the run
@@ -42,8 +42,10 @@ async def smoke(bench: Bench) -> None:
         raise SmokeFailed("smoke failed; no batch cell was started\n" + "\n".join(lines))
 
 
-async def _one(bench: Bench, cell: Cell, slots: asyncio.Semaphore) -> tuple[Cell, Verdict]:
+async def _one(bench: Bench, cell: Cell, slots: asyncio.Semaphore, drain: Drain) -> tuple[Cell, Verdict]:
     async with slots:
+        if drain.asked.is_set():
+            raise Paused(f"{drain.reason}: smoke cell {cell.id} was not started; the same command goes on")
         config = bench.config(cell)
         bench.journal.event(Kind.PREFLIGHT_STARTED, cell=cell.id, config=config.name)
         if has_valid_result(bench, cell):

@@ -61,6 +61,11 @@ class AttemptDir:
         return self.root / "secret-search.json"
 
     @property
+    def result(self) -> Path:
+        """The record that becomes the cell's: written first, so that a kill before it is published loses nothing."""
+        return self.root / "result.json"
+
+    @property
     def manifest(self) -> Path:
         return self.root / "manifest.sha256"
 

@@ -33,6 +33,7 @@ from windtunnel.store.index import rebuild_index
 from windtunnel.store.layout import AttemptDir, CellDir, RunDir, cell_dir
 from windtunnel.store.results import Claim, claim, new_attempt, publish, release, write_attempt
 from windtunnel.store.run_log import RunLog
+from windtunnel.store.run_seal import seal_run
 from windtunnel.store.sealing import seal
 
 PATCH = b"diff --git a/x.py b/x.py\n--- a/x.py\n+++ b/x.py\n@@ -1 +1 @@\n-old\n+new\n"
@@ -161,6 +162,7 @@ def _story(tree: RunTree, log: RunLog, until: str) -> None:
         log.event(Kind.RUN_PAUSED, reason="stop", detail="SIGINT")
     else:
         log.event(Kind.RUN_COMPLETED)
+        seal_run(tree.run, tree.plan.run_id)
 
 
 def smoke_cell(tree: RunTree, log: RunLog, cell: Cell) -> None:

@@ -1,4 +1,4 @@
-"""What an attempt may use in Docker: storage is polled, memory is the engine's; both end in a flag, never in a fault."""
+"""What an attempt may use in Docker: storage is polled, memory is the engine's; both end in a flag, not a fault."""
 
 from __future__ import annotations
 

@@ -194,7 +194,7 @@ async def test_disk_use_that_cannot_be_told_is_unknown(contained: Contained) -> 
 
 
 class FaultyEngine:
-    """An engine on a socket of its own; it fails the next `failures` inspections, and never answers about sizes."""
+    """An engine on a socket of its own; it fails the next `failures` inspections, and is slow about sizes."""
 
     def __init__(self, folder: Path) -> None:
         self.socket = folder / "docker.sock"
@@ -203,7 +203,8 @@ class FaultyEngine:
 
     async def answer(self, request: web.Request) -> web.Response:
         if "size" in request.query:
-            await asyncio.sleep(30)
+            await asyncio.sleep(2)
+            return web.json_response({"SizeRw": 5})
         if request.path.endswith("/version"):
             return web.json_response({"ApiVersion": "1.41"})
         if request.method == "POST":

@@ -6,6 +6,8 @@ hidden tests, the verification. The replayed model works carefully or hastily, a
 
 from __future__ import annotations
 
+import shutil
+import sys
 from collections import Counter
 from importlib.resources import files
 from pathlib import Path
@@ -17,7 +19,7 @@ from windtunnel.cli.run import run_plan
 from windtunnel.domain.digest import to_json
 from windtunnel.domain.outcome import Status
 from windtunnel.domain.plan import Plan
-from windtunnel.errors import EngineAbsent
+from windtunnel.errors import EngineAbsent, InputWrong
 from windtunnel.store.plans import read_plan
 from windtunnel.store.results import read_result
 from windtunnel.store.tasks import bundled_root, read_instruction
@@ -34,7 +36,12 @@ CONFIGS = ("careful", "hasty")
 def demo_command(root: Path) -> int:
     """Plan, confirm, smoke, fan out and verify two configs x three tasks x two reps, in a minute."""
     root = root.absolute()
-    _write_configs(root / "configs")
+    try:
+        _write_configs(root / "configs")
+    except OSError as error:
+        raise InputWrong(
+            f"--root {root}: {error.filename}: {error.strerror}; choose a directory to write in"
+        ) from error
     environment = _environment()
     run_id = _free_run_id(root)
     arguments = _arguments(root, environment, run_id)
@@ -116,6 +123,11 @@ def _solution(task: str) -> str:
     return "\n".join(parts)
 
 
+def _program() -> str:
+    """How to call this program again: by name where it is on PATH, else by the path it was called by."""
+    return "windtunnel" if shutil.which("windtunnel") else sys.argv[0]
+
+
 def _summary(plan: Plan) -> str:
     valid: Counter[str] = Counter()
     solved: Counter[str] = Counter()
@@ -131,6 +143,6 @@ def _summary(plan: Plan) -> str:
         f"run        {plan.paths.run_dir}",
         f"receipt    {plan.paths.receipt_file}",
         f"a cell     {Path(plan.cells[0].result_path).parent}",
-        f"look on:   windtunnel show {plan.run_id} --state-root {plan.paths.state_root}",
+        f"look on:   {_program()} show {plan.run_id} --state-root {plan.paths.state_root}",
     ]
     return "\n".join([*lines, "", *where])

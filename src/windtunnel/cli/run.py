@@ -16,11 +16,12 @@ from windtunnel import __version__
 from windtunnel.cli.signals import Signalled, Signals
 from windtunnel.cli.workshop import open_bench
 from windtunnel.domain.digest import to_json
+from windtunnel.domain.events import Kind
 from windtunnel.domain.manifest import Confirmation, Launched, Manifest, manifest_of
 from windtunnel.domain.plan import Plan
 from windtunnel.domain.verification import VerifyReport
 from windtunnel.errors import InputWrong, NotBuiltYet, NotVerified, Paused, Stopped, WindtunnelError
-from windtunnel.host.clock import boot_id, utc_now
+from windtunnel.host.clock import boot_id, monotonic, utc_now
 from windtunnel.steps.bench import Bench
 from windtunnel.steps.confirm import check_inputs, copy_inputs, require_confirmation
 from windtunnel.steps.lifecycle import run as run_lifecycle
@@ -57,13 +58,13 @@ def run_plan(plan_file: Path, *, confirm: str | None, yes: bool, operator: str |
     )
     plan = read_plan(plan_file)
     run = RunDir(Path(plan.paths.run_dir))
-    click.echo(f"confirmed {plan.planIdentity} by {confirmation.operator} ({confirmation.how})")
     lock = _own(run, plan)
     try:
         resumed = run.events.exists() and run.events.stat().st_size > 0
         if not resumed:
             check_inputs(plan)
             _store_plan(run, plan_file, plan, confirmation)
+        click.echo(f"confirmed {plan.planIdentity} by {confirmation.operator} ({confirmation.how})")
         return asyncio.run(_execute(plan, run, resumed=resumed))
     finally:
         lock.close()
@@ -111,6 +112,7 @@ async def _execute(plan: Plan, run: RunDir, *, resumed: bool) -> int:
             async with open_bench(plan, run, log) as bench:
                 stopped = await _watched(bench, log, signals, resumed=resumed)
                 report = await _verified(bench, run)
+                log.event(Kind.VERIFY_FINISHED, passed=report.passed, path=str(run.verify))
     except asyncio.CancelledError:
         raise Signalled("stopped before the run began; nothing of it is left", signals.last) from None
     finally:
@@ -169,6 +171,11 @@ async def _watched(bench: Bench, log: RunLog, signals: Signals, *, resumed: bool
 
 
 async def _beat(log: RunLog, interval_s: float) -> None:
+    beat_at = monotonic() + interval_s
     while True:
-        await asyncio.sleep(interval_s)
-        log.heartbeat()
+        await asyncio.sleep(min(1.0, interval_s))
+        log.tick()
+        if monotonic() >= beat_at:
+            beat_at += interval_s
+            log.heartbeat()
+            log.progress()

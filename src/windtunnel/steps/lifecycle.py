@@ -15,6 +15,7 @@ from windtunnel.steps.preflight import preflight
 from windtunnel.steps.resume import recover, skip_reused
 from windtunnel.steps.smoke import has_valid_result, smoke
 from windtunnel.store.index import rebuild_index
+from windtunnel.store.run_seal import seal_run
 
 __all__ = ["run"]
 
@@ -76,3 +77,4 @@ async def _end(bench: Bench, error: BaseException | None) -> None:
             bench.journal.event(Kind.RUN_FAILED, reason="input", detail=error.message)
         case _:
             bench.journal.event(Kind.RUN_FAILED, reason="bug", detail=f"{type(error).__name__}: {error}")
+    seal_run(bench.run, bench.plan.run_id)

@@ -26,6 +26,7 @@ from windtunnel.steps.verify_smoke import smoke_claims
 from windtunnel.store.files import write_atomic
 from windtunnel.store.layout import RunDir
 from windtunnel.store.plans import read_plan
+from windtunnel.store.run_seal import check_run_seal
 from windtunnel.store.runs import RunState, read_run
 
 __all__ = ["report_text", "verify", "write_report"]
@@ -57,6 +58,7 @@ async def verify(run_dir: RunDir, *, left: Left | None) -> VerifyReport:
     claims += cells
     if ended:
         claims.append(await _left(run, plan, left))
+        claims.append(_seal(run))
     return _report(state, plan, claims, finished)
 
 
@@ -93,6 +95,15 @@ def _cell_claims(state: RunState, manifest: Manifest, plan: Plan, *, ended: bool
             attempts.add(seen)
     found = [*status_claims(state, manifest, ended=ended), *counts.claims(), *cells.claims(), *attempts.claims()]
     return found, finished
+
+
+def _seal(run: RunDir) -> Claim:
+    """The run's own files, logs up to the run's last event, to the byte."""
+    count, problems = check_run_seal(run)
+    name = "the run's own files are as they were when it ended"
+    evidence = [*(run.root / problem.split(":")[0] for problem in problems), run.seal]
+    found = bounded("; ".join(problems)) or f"{count} files"
+    return claim(name, not problems, expected="nothing changed", found=found, evidence=evidence)
 
 
 async def _left(run: RunDir, plan: Plan, left: Left | None) -> Claim:

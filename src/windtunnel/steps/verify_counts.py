@@ -140,7 +140,12 @@ class CountAudit:
         if outcome is not None and outcome.status is Outcome.VALID and said in {"valid", "reused"}:
             self.valid.held(seen.dir.result)
             return
-        told = f"{outcome.status}: {outcome.reason} {outcome.detail}" if outcome is not None else said
+        if outcome is None:
+            told = f"{seen.problem or 'no result'}; the events say {said}"
+        elif outcome.status is Outcome.VALID:
+            told = f"the events say {said}; the result there is of run {seen.result.run_id if seen.result else None}"
+        else:
+            told = f"{outcome.status}: {outcome.reason} {outcome.detail}"
         evidence = [seen.dir.result if outcome is not None else self.run.events]
         self.valid.fault(seen.cell.id, expected="valid", found=bounded(told), evidence=evidence)
 
@@ -165,6 +170,8 @@ class CountAudit:
     def _index(self) -> Claim:
         """results.jsonl is only an index, so that every planned cell's line must be what its result.json makes now."""
         path, name = self._leaf / "results.jsonl", "index results.jsonl equals the tree"
+        if not path.is_file() and not self.index_lines:
+            return claim(name, True, expected="", found="no result, so no index", evidence=[self.run.events])
         if not path.is_file():
             return claim(name, False, expected="an index", found="there is none", evidence=[path])
         there = {sha256_bytes(line) for line in read_lines(path)}

@@ -173,5 +173,9 @@ class RunDir:
         return self.root / "private"
 
     @property
+    def seal(self) -> Path:
+        return self.root / "run-seal.json"
+
+    @property
     def verify(self) -> Path:
         return self.root / "verify.json"

@@ -110,6 +110,20 @@ class RunLog:
         """Write status.json now: the run is alive. To be called every progress interval."""
         self._save(now=True)
 
+    def tick(self) -> None:
+        """Write status.json if it is behind; to be called about once a second."""
+        if self._dirty:
+            self._save()
+
+    def progress(self) -> None:
+        """One line on where the run stands; to be said every progress interval."""
+        counts, active = self._fold.counts, self.status.active
+        self.line(
+            f"progress: {counts.finished} of {counts.planned} cells; {counts.running} running, "
+            f"{counts.pending} pending, {counts.valid} valid, {counts.invalid} invalid, {counts.reused} reused"
+            + "".join(f"; {cell.cell_id} {cell.phase or 'starting'}" for cell in active[:4])
+        )
+
     def line(self, text: str) -> None:
         """Say something to people: run.log with a stamp, each line of the text as a line."""
         for said in filter(None, map(plain_line, plain_text(text).split("\n"))):

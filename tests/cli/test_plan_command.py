@@ -34,6 +34,15 @@ def ends(arguments: list[str], command: click.Command = windtunnel) -> int:
     return int(caught.value.code or 0)
 
 
+def good_with(*arguments: str) -> list[str]:
+    """The good command with an option's value replaced, or with more arguments."""
+    kept = list(GOOD)
+    if arguments and arguments[0] in kept:
+        at = kept.index(arguments[0])
+        del kept[at : at + 2]
+    return [*kept, *arguments]
+
+
 def plan(*arguments: str) -> int:
     return ends(["plan", *arguments])
 
@@ -121,6 +130,9 @@ def test_the_subject_may_come_from_the_config(here: Path) -> None:
         (["--memory-mb", "1"], "--memory-mb"),
         (["--cpus", "0"], "--cpus"),
         (["--cpus", "nan"], "--cpus"),
+        (["--cpus", "100000"], "cores"),
+        (["--pids", "4194305"], "--pids 4194305"),
+        (["--agent-timeout", "604801"], "7 days"),
         (["--pids", "0"], "--pids"),
         (["--agent-timeout", "0"], "--agent-timeout"),
         (["--agent-timeout", "inf"], "--agent-timeout"),
@@ -134,10 +146,19 @@ def test_the_subject_may_come_from_the_config(here: Path) -> None:
         (["--capture-bodies", "last"], "--capture-bodies 'last'"),
         (["--allow-unproven-thinking", "advisor"], "no such role here"),
         (["--credential-path", "x"], "expected ROUTE=gateway"),
+        (["--credential-path", "nosuch=gateway"], "no route 'nosuch' in this plan; it has: replay"),
+        (["--receipt-out", "rcp.md"], "--receipt-out rcp.md: expected a .txt file or a directory"),
+        (["--plan-out", "p.yaml"], "--plan-out p.yaml: expected a .json file or a directory"),
+        (["--receipt-out", "/proc/nowhere"], "Choose another --receipt-out"),
+        (["--reps", "2", "--reps", "3"], "--reps is given 2 times"),
+        (["--workers", "1", "--workers=1"], "--workers is given 2 times"),
         (["--run-id", "../x"], "--run-id '../x'"),
         (["--run-id", "a/b"], "--run-id 'a/b'"),
         (["--progress-interval", "0"], "--progress-interval"),
-        (["--plan-out", "/proc/nowhere"], "cannot be written"),
+        (
+            ["--plan-out", "/proc/nowhere"],
+            "the receipt cannot be written: No such file or directory. Choose another --plan-out",
+        ),
         (["--format", "xml"], "--format"),
         (["--modle", "x"], "No such option"),
         (["stray"], "unexpected extra argument"),
@@ -146,7 +167,7 @@ def test_the_subject_may_come_from_the_config(here: Path) -> None:
 def test_a_bad_value_of_any_flag_is_one_clear_refusal(
     arguments: list[str], says: str, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert plan(*GOOD, *arguments) == 1
+    assert plan(*good_with(*arguments)) == 1
 
     told = capsys.readouterr()
     assert says in told.err
@@ -176,6 +197,51 @@ def test_a_flag_whose_part_is_missing_is_refused_by_name(
     assert plan(*GOOD, *arguments) == 1
 
     assert f"{flag} is not built yet" in capsys.readouterr().err
+
+
+def test_a_route_of_the_plan_may_be_named_and_options_of_many_values_repeated(here: Path) -> None:
+    many = ["--allow-unproven-thinking", "executor", "--allow-unproven-thinking", "executor"]
+
+    assert plan(*GOOD, "--credential-path", "replay=gateway", "--credential-path", "replay=gateway", *many) == 0
+
+
+def test_consent_to_openrouter_is_recorded_and_told_even_when_nothing_goes_there(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert plan(*GOOD) == 0
+    without = read_plan(here / "plans/r1.json")
+    assert plan(*good_with("--run-id", "r2"), "--allow-openrouter") == 0
+
+    stored = read_plan(here / "plans/r2.json")
+    assert (without.settings.allow_openrouter, stored.settings.allow_openrouter) == (False, True)
+    assert stored.planIdentity != without.planIdentity
+    assert [c.identity for c in stored.cells] == [c.identity for c in without.cells]
+    assert "--allow-openrouter: consent to OpenRouter" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--agent", "loop"], "--subject / --agent is given 2 times"),
+        (["--reps", "2", "--runs", "3"], "--reps / --runs is given 2 times"),
+        (["--configs", "b"], "--configs is given 2 times"),
+    ],
+)
+def test_one_option_under_two_names_is_given_twice(
+    arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ends([*GOOD, *arguments], run_batch_command) == 1
+
+    assert says in capsys.readouterr().err
+
+
+def test_folders_without_a_task_toml_are_told_in_one_warning(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_files(here / "tasks", {"notes/x": "", "old/y": "", ".git/tests/z": "", "__pycache__/a": ""})
+
+    assert plan(*GOOD) == 0
+
+    assert "tasks root: 2 folders without task.toml, not tasks: notes, old" in capsys.readouterr().out
+    assert len([w for w in read_plan(here / "plans/r1.json").warnings if "without task.toml" in w]) == 1
 
 
 def test_a_missing_selection_and_missing_configs_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
@@ -217,6 +283,7 @@ def test_help_names_every_flag_of_the_table(capsys: pytest.CaptureFixture[str]) 
         cell-retries max-cost cell-max-cost no-auto-resume max-quota-wait quota-poll watchdog host-reserve-gb
         credential-path pass-openai-codex-oauth allow-openrouter allow-unproven-thinking capture-bodies price-file
         order order-seed"""
+    assert "heartbeats and progress lines" in " ".join(shown.split())
     assert [flag for flag in flags.split() if not re.search(rf"--{flag}\b", shown)] == []
 
 

@@ -232,7 +232,6 @@ def test_a_hangup_of_the_starting_terminal_is_no_traceback(plain: Workspace) -> 
     _resumes(plain, plan)
 
 
-@pytest.mark.xfail(strict=True, reason="RunLog.open does not make up for the line that a kill left out of run.log")
 def test_a_kill_between_an_event_and_its_line_for_people_is_made_up_for(plain: Workspace) -> None:
     plan = _prepared(plain)
     running = plain.start(plan)
@@ -246,7 +245,6 @@ def test_a_kill_between_an_event_and_its_line_for_people_is_made_up_for(plain: W
     _resumes(plain, plan)
 
 
-@pytest.mark.xfail(strict=True, reason="verify takes only the last preflight_started before smoke_passed")
 def test_a_kill_between_a_verdict_and_its_event_is_made_up_for(plain: Workspace) -> None:
     plan = _prepared(plain)
     running = plain.start(plan)

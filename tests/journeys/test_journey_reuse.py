@@ -82,7 +82,7 @@ def test_results_of_another_identity_are_refused_with_field_and_ways_out(plain: 
     done = plain.windtunnel(*plain.plan_command("--run-id", "r2"))
 
     is_clear_refusal(done, 1)
-    for words in ("config_fingerprint", "--results-root", "--existing quarantine"):
+    for words in ("file system_preamble.md of config a", "--results-root", "--existing quarantine"):
         assert words in done.stderr
     assert _hashes(done_once) == before
 

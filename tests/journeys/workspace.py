@@ -169,7 +169,8 @@ class Workspace:
         """The usual flags; a task selection among the arguments wins over all tasks."""
         chosen = {"--tasks", "--subset", "--range", "--sample", "--all-tasks"} & set(arguments)
         given = "--model" in arguments or subject == "command"  # which calls a model only when it is given one
-        model = [] if given else ["--model", MODEL, "--thinking", LEVEL]
+        level = [] if "--thinking" in arguments else ["--thinking", LEVEL]
+        model = [] if given else ["--model", MODEL, *level]
         environment = [] if "--environment" in arguments else ["--environment", self.environment]
         name = [] if "--run-id" in arguments else ["--run-id", "r1"]
         tasks = [] if chosen else ["--all-tasks"]

@@ -84,6 +84,22 @@ def test_controls_need_no_model_and_think_not(here: Path, subject: str) -> None:
     assert plan.cells[0].result_path.startswith(str(here / "results/none/off"))
 
 
+def test_the_oracle_needs_solutions(here: Path) -> None:
+    (here / "tasks/t2/solution/solve.sh").unlink()
+
+    with pytest.raises(InputWrong, match=r"oracle runs only tasks with solution/solve\.sh; 1 of 2 have it not: t2"):
+        planned(here, "oracle", model=None)
+    assert planned(here, "oracle", model=None, all_tasks=False, tasks=("t1",)).cells
+    assert planned(here, "nop", model=None).cells
+
+
+def test_limits_that_the_host_cannot_give_are_refused(here: Path) -> None:
+    assert planned(here, cpus=8, agent_timeout_s=7 * 86400, pids=2**22).cells
+    for changes in ({"cpus": 8.5}, {"agent_timeout_s": 7 * 86400 + 1}, {"pids": 2**22 + 1}):
+        with pytest.raises(InputWrong, match=r"--(cpus 8\.5: this host has 8 cores|agent-timeout 604801|pids 4194305)"):
+            planned(here, **changes)
+
+
 def test_a_level_without_a_model_is_refused(here: Path) -> None:
     with pytest.raises(InputWrong, match="--thinking high without --model"):
         planned(here, "nop", model=None, thinking=Thinking.HIGH)
@@ -114,6 +130,7 @@ def test_consent_to_openrouter_is_a_warning_and_the_exception_needs_none(here: P
 
     assert any("--allow-openrouter" in w for w in consented.warnings)
     assert any("prefer direct Z.AI" in w for w in consented.warnings)
+    assert any("openrouter/z/glm-5 goes through it" in w for w in consented.warnings)
     assert not any("openrouter" in w.lower() for w in excepted.warnings)
 
 
@@ -259,7 +276,7 @@ def test_warnings_tell_network_isolation_time_outs_and_disabled_preflight(here: 
     assert "2 of 2 tasks: the verifier has the public network (t1, t2)" in told
     assert "1 of 2 tasks: no agent time-out, neither here nor by --agent-timeout (t2)" in told
     assert "environment plain: none at all" in told
-    assert "--preflight disabled" in told
+    assert "--preflight disabled: verify will not PASS" in told
     assert "public network" not in "\n".join(planned(here, verifier_network="none").warnings)
 
 

@@ -41,6 +41,37 @@ def test_a_config_that_needs_another_caller_is_refused(here: Path, files: dict[s
         planned(here, "pi", configs=("c",))
 
 
+@pytest.mark.parametrize(
+    "url",
+    ["http://127.0.0.1:9/v1", "http://127.8.0.1/", "http://LOCALHOST:1", "http://[::1]:80/v1", "http://0.0.0.0:9"],
+)
+@pytest.mark.parametrize("of_model", [False, True])
+def test_a_second_provider_on_this_machine_is_a_worker_shim(here: Path, url: str, of_model: bool) -> None:
+    shim = {"models": [{"id": "w", "baseUrl": url}]} if of_model else {"baseUrl": url}
+    acme = {"baseUrl": "http://127.0.0.1:1/v1"}
+    config(here, "c", {"m-1/high/models.json": json.dumps({"providers": {"acme": acme, "shim": shim}})})
+
+    with pytest.raises(NotBuiltYet, match=r"a worker behind provider 'shim' at .*config c: m-1/high/models\.json"):
+        planned(here, model="acme/m-1", configs=("c",))
+
+
+def test_a_second_provider_elsewhere_stays_a_warning(here: Path) -> None:
+    urls = {"acme": "http://127.0.0.1:1/v1", "far": "https://localhost.example.test/v1", "odd": "http://[x/"}
+    providers = {name: {"baseUrl": url} for name, url in urls.items()}
+    config(here, "c", {"m-1/high/models.json": json.dumps({"providers": providers})})
+
+    plan = planned(here, model="acme/m-1", configs=("c",))
+
+    assert any("declared providers that no role uses: far, odd" in w for w in plan.warnings)
+
+
+def test_a_chosen_leaf_of_another_role_is_refused_by_name(here: Path) -> None:
+    config(here, "c", {"m-1+adv/high/models.json": '{"providers": {"replay": {"baseUrl": "http://127.0.0.1:1/v1"}}}'})
+
+    with pytest.raises(NotBuiltYet, match=r"role adv is not built yet .*config c: the chosen leaf m-1\+adv/high"):
+        planned(here, configs=("c",))
+
+
 # ---- routes and credentials
 
 

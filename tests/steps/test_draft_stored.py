@@ -17,6 +17,7 @@ from windtunnel.domain.contract import Verdict
 from windtunnel.domain.digest import to_json
 from windtunnel.domain.outcome import Outcome, Reason
 from windtunnel.domain.plan import CellPlan, Plan, Settings, plan_identity
+from windtunnel.domain.role import Thinking
 from windtunnel.errors import InputWrong
 from windtunnel.steps.draft import _complete
 from windtunnel.store.files import sha256_file
@@ -85,6 +86,7 @@ def test_a_result_of_another_identity_is_refused_with_fields_and_ways_out(here: 
     before = planned(here)
     for cell in before.cells:
         store(before, cell)
+    write_files(here / "results/_runs/r1", {"plan.json": to_json(before).decode()})
     config(here, "b", {"system_preamble.md": "you are someone else"})
 
     with pytest.raises(InputWrong) as caught:
@@ -92,7 +94,7 @@ def test_a_result_of_another_identity_is_refused_with_fields_and_ways_out(here: 
 
     told = caught.value.message
     assert told.startswith("4 planned cells hold results of another identity")
-    assert "/b/t1/rep0/result.json: differs in config_fingerprint" in told
+    assert "/b/t1/rep0/result.json: file system_preamble.md of config b" in told
     assert "and 1 more" in told
     assert "--results-root" in told and "--existing quarantine" in told
 
@@ -111,8 +113,39 @@ def test_a_changed_verifier_alone_offers_the_regrade_that_is_not_there_yet(here:
     store(before, before.cells[0])
     write_files(here / "tasks/t1", {"tests/test.sh": "exit 1\n"})
 
-    with pytest.raises(InputWrong, match=r"differs in verifierRevision\n.*`regrade` is not built yet"):
+    with pytest.raises(
+        InputWrong, match=r"tests/ or \[verifier\] in task\.toml of task t1: .*\n.*`regrade` is not built yet"
+    ):
         planned(here)
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "says"),
+    [
+        ({"agent_timeout_s": 300}, {"agent_timeout_s": 55}, "--agent-timeout: stored 300, planned 55"),
+        ({}, {"agent_timeout_s": 55.5}, "--agent-timeout: stored the task's own, planned 55.5"),
+        ({}, {"memory_mb": 700}, "--memory-mb: stored 512, planned 700"),
+        ({"pids": 100}, {"cpus": 2}, "--pids: stored 100, planned 4096"),
+        ({}, {"verifier_network": "none"}, "--verifier-network: stored the task's own, planned none"),
+        ({}, {"environment": "docker"}, "--environment: stored plain, planned docker"),
+        ({}, {"thinking": Thinking.HIGH, "model": "other/m-1"}, "--model: stored replay/m-1, planned other/m-1"),
+    ],
+)
+def test_a_changed_setting_is_named_by_its_flag_with_both_values(
+    here: Path, then: dict[str, Any], now: dict[str, Any], says: str
+) -> None:
+    for name in "ab":
+        routes = "".join(f'[routes.{r}]\nkind = "replay"\nscript = "replay.json"\n' for r in ("other", "replay"))
+        config(here, name, {"config.toml": routes})
+    before = planned(here, **then)
+    store(before, before.cells[0])
+    write_files(here / "results/_runs/r1", {"plan.json": to_json(before).decode()})
+
+    with pytest.raises(InputWrong) as caught:
+        planned(here, **now)
+
+    assert says in caught.value.message
+    assert not any(inner in caught.value.message for inner in ("shared.", "settings.", "limits.", "_s:", "config."))
 
 
 def test_a_changed_limit_is_named_from_the_plan_of_the_former_run(here: Path) -> None:
@@ -120,7 +153,7 @@ def test_a_changed_limit_is_named_from_the_plan_of_the_former_run(here: Path) ->
     store(before, before.cells[0])
     write_files(here / "results/_runs/r1", {"plan.json": to_json(before).decode()})
 
-    with pytest.raises(InputWrong, match=r"differs in .*limits\.memory_mb"):
+    with pytest.raises(InputWrong, match=r"rep0/result\.json: --memory-mb: stored 512, planned 700\n"):
         planned(here, memory_mb=700)
 
 
@@ -128,8 +161,23 @@ def test_a_changed_limit_without_that_plan_is_told_as_far_as_known(here: Path) -
     before = planned(here)
     store(before, before.cells[0])
 
-    with pytest.raises(InputWrong, match="differs in a limit, time-out, network, route or image"):
+    with pytest.raises(InputWrong, match=r"stored under another --agent-timeout, --memory-mb, .* not known"):
         planned(here, memory_mb=700)
+
+
+def test_a_plan_that_did_not_make_the_result_is_not_asked_for_its_values(here: Path) -> None:
+    before = planned(here, agent_timeout_s=300)
+    store(before, before.cells[0])
+    write_files(
+        here / "results/_runs/r1",
+        {"plan.json": to_json(planned(here, pids=99, existing="quarantine")).decode()},
+    )
+
+    with pytest.raises(InputWrong) as caught:
+        planned(here, agent_timeout_s=55)
+
+    assert "stored under another --agent-timeout" in caught.value.message
+    assert "99" not in caught.value.message
 
 
 def test_models_of_one_leaf_name_collide_on_purpose(here: Path) -> None:
@@ -138,7 +186,7 @@ def test_models_of_one_leaf_name_collide_on_purpose(here: Path) -> None:
     for name in "ab":
         config(here, name, {"config.toml": '[routes.other]\nkind = "replay"\nscript = "replay.json"\n'})
 
-    with pytest.raises(InputWrong, match=r"differs in .*model"):
+    with pytest.raises(InputWrong, match=r"--model: stored replay/m-1, planned other/m-1"):
         planned(here, model="other/m-1")
 
 
@@ -146,7 +194,7 @@ def test_a_result_that_says_it_is_another_cell_is_not_reused(here: Path) -> None
     plan = planned(here)
     store(plan, plan.cells[0], rep=7)
 
-    with pytest.raises(InputWrong, match="differs in rep"):
+    with pytest.raises(InputWrong, match="rep: stored 7, planned 0"):
         planned(here)
 
 

@@ -36,6 +36,7 @@ from windtunnel.store.index import rebuild_index
 from windtunnel.store.layout import RunDir
 from windtunnel.store.results import new_attempt, publish
 from windtunnel.store.run_log import RunLog
+from windtunnel.store.run_seal import seal_run
 from windtunnel.store.sealing import seal
 
 CELL = "t1/a/rep1"
@@ -43,6 +44,12 @@ CELL = "t1/a/rep1"
 
 async def nothing_left() -> list[str]:
     return []
+
+
+def sealed(tree: RunTree) -> RunTree:
+    """The tree with a seal over what the test made of it, as whoever told its lies would have left it."""
+    seal_run(tree.run, tree.plan.run_id)
+    return tree
 
 
 async def check(tree: RunTree) -> VerifyReport:
@@ -243,7 +250,7 @@ def manifest_of_tree(tree: RunTree) -> Manifest:
 async def test_a_lie_told_everywhere_alike_is_found_in_the_primary_files(tree: RunTree) -> None:
     forge_result(tree, reward_partial=0.5, reward_binary=0)
 
-    assert [line.split(",")[0] for line in failing(await check(tree))] == [
+    assert [line.split(",")[0] for line in failing(await check(sealed(tree)))] == [
         "FAIL reward recomputed from the verifier's own files"
     ]
 
@@ -252,7 +259,7 @@ async def test_usage_that_the_wire_does_not_have_is_found(tree: RunTree) -> None
     usage = read_json(tree.dir(CELL).result, Result).usage
     forge_result(tree, usage=msgspec.structs.replace(usage, by_role={}))
 
-    (line,) = failing(await check(tree))
+    (line,) = failing(await check(sealed(tree)))
 
     assert line.startswith("FAIL usage equals the wire records")
     assert "wire.ndjson" in line
@@ -262,7 +269,7 @@ async def test_a_thinking_verdict_that_the_wire_does_not_carry_is_found(tree: Ru
     verdict = read_json(tree.dir(CELL).result, Result).thinking_by_role["executor"]
     forge_result(tree, thinking_by_role={"executor": msgspec.structs.replace(verdict, verdict="proven")})
 
-    (line,) = failing(await check(tree))
+    (line,) = failing(await check(sealed(tree)))
 
     assert "expected verdict" not in line  # named with its role
     assert "executor.verdict proven, found executor.verdict consistent" in line
@@ -272,7 +279,7 @@ async def test_a_result_of_another_identity_is_found(tree: RunTree) -> None:
     ids = read_json(tree.dir(CELL).result, Result).identities
     forge_result(tree, identities=msgspec.structs.replace(ids, cellIdentity="sha256:0"))
 
-    (line,) = failing(await check(tree))
+    (line,) = failing(await check(sealed(tree)))
 
     assert line.startswith("FAIL identity equals the plan's, t1/a/rep1")
 
@@ -352,7 +359,7 @@ async def test_fan_out_before_smoke_is_found(tree: RunTree) -> None:
     tree.run.events.write_bytes(b"".join(to_line(e | {"seq": n}) for n, e in enumerate(events, 1)))
     rebuild(tree)
 
-    (line,) = failing(await check(tree))
+    (line,) = failing(await check(sealed(tree)))
 
     assert line.startswith("FAIL fan-out came after smoke: expected smoke of each config first")
 
@@ -451,7 +458,7 @@ async def test_an_invalid_cell_on_an_ended_run_is_not_ok(tmp_path: Path) -> None
         log.event(Kind.RUN_COMPLETED)
     rebuild_index(tree.index.parent)
 
-    (line,) = failing(await check(tree))
+    (line,) = failing(await check(sealed(tree)))
 
     assert line.startswith("FAIL every planned cell is valid, t1/b/rep1: expected valid, found invalid: provider_error")
 
@@ -521,10 +528,10 @@ async def test_a_crash_between_an_event_and_its_tracker_line_is_no_lie(tmp_path:
         log.event(Kind.RUN_COMPLETED)
     rebuild_index(tree.index.parent)
 
-    assert failing(await check(tree)) == []
+    assert failing(await check(sealed(tree))) == []
 
     drop_line(tree.run.log, -2)
-    assert len(failing(await check(tree))) == 1
+    assert len(failing(await check(sealed(tree)))) == 1
 
 
 async def test_a_crash_before_an_attempts_first_event_is_no_hidden_attempt(tmp_path: Path) -> None:
@@ -539,10 +546,10 @@ async def test_a_crash_before_an_attempts_first_event_is_no_hidden_attempt(tmp_p
         log.event(Kind.RUN_COMPLETED)
     rebuild_index(tree.index.parent)
 
-    assert failing(await check(tree)) == []
+    assert failing(await check(sealed(tree))) == []
 
     cell.attempt(1).wire.write_bytes(b"")
-    assert any("attempts in the tree" in line for line in failing(await check(tree)))
+    assert any("attempts in the tree" in line for line in failing(await check(sealed(tree))))
 
 
 async def test_a_subject_without_a_model_role_passes_without_calls(tmp_path: Path) -> None:

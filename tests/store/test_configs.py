@@ -47,9 +47,17 @@ def test_every_file_that_counts_is_listed_with_hash_size_and_exec_bit(tmp_path: 
 
 
 def test_entries_that_nothing_reads_are_named(tmp_path: Path) -> None:
-    write_files(tmp_path, {"notes.txt": "x", "old/a": "x", "models.json": "{}", "m-1/high/extra.md": "x", "env": ""})
+    write_files(tmp_path, {"notes.txt": "x", "old/a": "x", "m-1/high/extra.md": "x", "env": ""})
 
-    assert set(read(tmp_path).unused) == {"notes.txt", "old/", "models.json", "m-1/high/extra.md"}
+    assert set(read(tmp_path).unused) == {"notes.txt", "old/", "m-1/high/extra.md"}
+
+
+@pytest.mark.parametrize("name", ["models.json", "settings.json", "advisor.json"])
+def test_a_leaf_file_at_the_root_is_refused_with_the_place_where_it_belongs(tmp_path: Path, name: str) -> None:
+    write_files(tmp_path, {name: "{}", "m-1/high/settings.json": "{}"})
+
+    with pytest.raises(InputWrong, match=rf"/{name}: .* {tmp_path.name}/<model-leaf>/<thinking>/{name}"):
+        read(tmp_path)
 
 
 def test_a_skill_with_a_contract_of_its_own_reaches_the_subject(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from datasets import tiny
 from windtunnel.errors import InputWrong
 from windtunnel.store.tasks import (
     list_tasks,
+    other_folders,
     read_instruction,
     read_subset,
     read_task,
@@ -47,6 +48,43 @@ def test_only_folders_with_a_task_toml_are_tasks(root: Path) -> None:
     (root / ".git").mkdir()
 
     assert list_tasks(root) == [f"task-{number}" for number in range(10)]
+
+
+def test_folders_that_are_no_tasks_are_told_apart(root: Path) -> None:
+    for name in ("notes", ".git", "__pycache__"):
+        (root / name).mkdir()
+
+    assert other_folders(root) == ["notes"]
+
+
+@pytest.mark.parametrize("part", ["instruction.md", "tests", "environment"])
+def test_a_task_that_lost_its_task_toml_is_named_and_never_dropped(root: Path, part: str) -> None:
+    if part.endswith(".md"):
+        (root / "half").mkdir()
+        (root / "half" / part).write_text("do it")
+    else:
+        (root / "half" / part).mkdir(parents=True)
+
+    assert "half" in select(root, everything=True).tasks
+    assert other_folders(root) == []
+    with pytest.raises(InputWrong, match=rf"half/task\.toml is missing, but the folder holds {part}.*Add task\.toml"):
+        read_task(root / "half")
+
+
+def test_a_task_toml_that_is_a_dead_link_is_no_reason_to_drop_the_task(root: Path) -> None:
+    (root / "linked").mkdir()
+    (root / "linked/task.toml").symlink_to("nowhere")
+
+    assert "linked" in list_tasks(root)
+    with pytest.raises(InputWrong, match="leads nowhere"):
+        read_task(root / "linked")
+
+
+@pytest.mark.parametrize(("span", "says"), [("5:60", "Use 5: for the rest"), ("50:60", "Positions are 0 to 9")])
+def test_a_range_beyond_the_end_gives_a_hint_that_works(root: Path, span: str, says: str) -> None:
+    with pytest.raises(InputWrong, match=says) as caught:
+        select(root, span=span)
+    assert "Use 50:" not in caught.value.message
 
 
 def test_a_missing_root_is_one_clear_line(tmp_path: Path) -> None:

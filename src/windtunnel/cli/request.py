@@ -6,6 +6,7 @@ import math
 import os
 import secrets
 import subprocess
+from collections import Counter
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -53,7 +54,16 @@ class RecordedCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.meta["windtunnel.arguments"] = tuple(args)
+        self._refuse_repeated(ctx, args)
         return super().parse_args(ctx, args)
+
+    def _refuse_repeated(self, ctx: click.Context, args: list[str]) -> None:
+        """The library would silently take the last value of an option that is given twice."""
+        _, _, order = self.make_parser(ctx).parse_args(list(args))
+        for option, times in Counter(order).items():
+            one = isinstance(option, click.Option) and not (option.multiple or option.is_flag or option.count)
+            if one and times > 1:
+                raise InputWrong(f"{' / '.join(option.opts)} is given {times} times; it takes one value. Give it once.")
 
 
 def _finite(_ctx: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
@@ -142,7 +152,11 @@ def _where() -> list[Callable[[F], F]]:
     return [
         _option("--run-id", metavar="NAME", help="Name of the run. [default: from the time]"),
         _option(
-            "--progress-interval", **_SECONDS, default=15.0, show_default=True, help="Seconds between progress lines."
+            "--progress-interval",
+            **_SECONDS,
+            default=15.0,
+            show_default=True,
+            help="Seconds between heartbeats and progress lines.",
         ),
         _option("--results-root", type=_PATH, default=Path("results"), show_default=True),
         _option("--state-root", type=_PATH, help="[default: _runs below the results root]"),
@@ -180,8 +194,8 @@ def build_request(context: click.Context, environment: str, program: tuple[str, 
     given = context.params
     run_id = given["run_id"] or datetime.now(UTC).strftime("%Y%m%d-%H%M%S-") + secrets.token_hex(2)
     results = _absolute(given["results_root"])
-    plan_file = _out_file(given["plan_out"], run_id, ".json")
-    receipt_file = _out_file(given["receipt_out"] or plan_file.with_suffix(".txt"), run_id, ".txt")
+    plan_file = _out_file("--plan-out", given["plan_out"], run_id, ".json")
+    receipt_file = _out_file("--receipt-out", given["receipt_out"] or plan_file.with_suffix(".txt"), run_id, ".txt")
     fields = {name: given[name] for name in _TAKEN_OVER}
     fields["baseline"] = fields.pop("baseline_config")
     return Request(
@@ -201,6 +215,7 @@ def build_request(context: click.Context, environment: str, program: tuple[str, 
         tasks=tuple(_listed(given["tasks"])),
         subset=_subset(given["subset"]),
         sample_seed=given["seed"],
+        credential_paths=tuple(entry.partition("=")[0] for entry in given["credential_path"]),
         agent_timeout_s=given["agent_timeout"],
         progress_interval_s=given["progress_interval"],
         **fields,
@@ -233,9 +248,13 @@ def _tasks_root(given: Path | None) -> Path:
     return own if own.is_dir() else bundled_root()
 
 
-def _out_file(path: Path, run_id: str, suffix: str) -> Path:
-    path = _absolute(path)
-    return path if path.suffix == suffix and not path.is_dir() else path / f"{run_id}{suffix}"
+def _out_file(flag: str, given: Path, run_id: str, suffix: str) -> Path:
+    path = _absolute(given)
+    if path.is_dir() or not path.suffix:
+        return path / f"{run_id}{suffix}"
+    if path.suffix != suffix:
+        raise InputWrong(f"{flag} {given}: expected a {suffix} file or a directory (a new one without a dot).")
+    return path
 
 
 def _absolute(path: Path) -> Path:

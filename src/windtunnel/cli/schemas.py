@@ -6,7 +6,11 @@ from pathlib import Path
 
 import click
 
-from windtunnel.gateway.interface import GatewayFacts
+from windtunnel.domain.contract import Verdict
+from windtunnel.domain.replay import Script
+from windtunnel.domain.verification import VerifyReport
+from windtunnel.gateway.interface import GatewayFacts, SecretSearch
+from windtunnel.store.run_seal import RunSeal
 from windtunnel.store.schemas import documents, schema, write_documents
 from windtunnel.subjects.driver_spec import DriverSpec, ExitRecord
 
@@ -19,6 +23,11 @@ def all_documents() -> dict[str, bytes]:
         {
             "gateway": GatewayFacts,
             "driver-spec": DriverSpec,
+            "smoke-verdict": Verdict,
+            "verify": VerifyReport,
+            "run-seal": RunSeal,
+            "secret-search": SecretSearch,
+            "replay-script": Script,
             # The driver is JavaScript and leaves out what it has nothing to say about.
             "exit-record": schema("exit-record", ExitRecord, complete=False),
         }

@@ -135,6 +135,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     cell_retries: Annotated[int | None, PLAN] = None
     host_reserve_mb: Annotated[int, PLAN] = 0
     capture_bodies: Annotated[str, PLAN] = "first:2"
+    allow_openrouter: Annotated[bool, PLAN] = False
     allow_unproven_thinking: Annotated[tuple[str, ...], PLAN] = ()
     probe_credentials: Annotated[bool, OPERATIONAL] = False
     progress_interval_s: Annotated[float, OPERATIONAL] = 15.0

@@ -49,7 +49,8 @@ def sliced(known: Iterable[str], span: str, where: str) -> tuple[str, ...]:
         raise InputWrong(f"--range {span!r}: expected A:B with whole numbers from 0, such as 0:5.")
     start, stop = int(match[1] or 0), int(match[2] or len(here))
     if stop > len(here):
-        raise InputWrong(f"--range {span}: {where} holds {len(here)} tasks. Use {start}: for the rest.")
+        remedy = f"Use {start}: for the rest." if start < len(here) else f"Positions are 0 to {len(here) - 1}."
+        raise InputWrong(f"--range {span}: {where} holds {len(here)} tasks. {remedy if here else 'Add some.'}")
     return _checked(here[start:stop], f"{where} (--range {span})")
 
 

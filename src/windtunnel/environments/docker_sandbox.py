@@ -23,7 +23,7 @@ from windtunnel.errors import AttemptFault
 __all__ = ["DockerSandbox", "remove_container"]
 
 _PASSED_OVER_BYTES = 2 * 1024**3  # how much of a stream may be headers and files over the limit
-_KEPT_BYTES = 20 * 1024**3  # how large a snapshot may become where the task does not say
+_KEPT_BYTES = 20 * 1024**3  # how large a snapshot may become, unless the task allows more
 _SIZE_S = 60.0
 _PAUSES = (0.5, 2.0, 5.0)  # seconds before an engine that gave no answer is asked again
 _KILLED = 137
@@ -211,7 +211,8 @@ class DockerSandbox:
     async def _refuse_too_big(self) -> None:
         """A commit writes every hole of a sparse file out; the engine's size counts those too."""
         storage = self.spec.limits.storage_mb
-        most = _KEPT_BYTES if storage is None else storage * 1024 * 1024
+        # An agent over its storage is graded on what it wrote; only what could fill the host's disk is not kept.
+        most = max(_KEPT_BYTES, (storage or 0) * 1024 * 1024)
         written = await self._engine.written_bytes(self.id)
         if written is not None and written > most:
             detail = f"sandbox {self.spec.name} wrote {written} bytes, more than the {most} that can be kept"

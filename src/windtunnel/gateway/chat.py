@@ -7,6 +7,7 @@ and were checked against recorded answers.
 
 from __future__ import annotations
 
+import json
 import zlib
 from collections.abc import Mapping
 from typing import Any
@@ -25,13 +26,14 @@ _MESSAGE_LIMIT = 500
 
 
 class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """`body` None: it could not be read (encoding, not a JSON object), so nothing else is known of it."""
+    """`body` None: it could not be read, `unreadable` says why, and nothing else is known of it."""
 
     body: dict[str, Any] | None = None
     model: str | None = None
     stream: bool = False
     thinking_field: str | None = None
     thinking_sent: str | None = None
+    unreadable: str | None = None
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,12 +57,18 @@ def is_chat_path(rest: str) -> bool:
 def read_request(raw: bytes, encoding: str) -> ChatRequest:
     """Read a request body. `encoding`: its Content-Encoding; gzip is decoded, zstd and others stay unread."""
     plain = _decoded(raw, encoding.strip().lower())
+    if plain is None:
+        return ChatRequest(unreadable=f"its encoding {encoding[:50]!r} cannot be decoded")
     try:
-        body = None if plain is None else msgspec.json.decode(plain)
+        body = msgspec.json.decode(plain)
+        # Readers differ on which of two equal keys counts, so the provider could see another model than we do.
+        doubled = isinstance(body, dict) and _names_a_key_twice(plain)
     except (msgspec.MsgspecError, ValueError, RecursionError):
-        body = None
+        return ChatRequest(unreadable="it is not valid JSON")
     if not isinstance(body, dict):
-        return ChatRequest()
+        return ChatRequest(unreadable="it is not a JSON object")
+    if doubled:
+        return ChatRequest(unreadable="it names a key twice")
     field, sent = sent_level(body)
     return ChatRequest(
         body=body,
@@ -69,6 +77,18 @@ def read_request(raw: bytes, encoding: str) -> ChatRequest:
         thinking_field=field,
         thinking_sent=sent,
     )
+
+
+def _names_a_key_twice(plain: bytes) -> bool:
+    """Whether the outermost object does; the decoder hands objects over from the inside out, so it comes last."""
+    outermost: list[tuple[str, object]] = []
+
+    def keep(pairs: list[tuple[str, object]]) -> None:
+        nonlocal outermost
+        outermost = pairs
+
+    json.loads(plain, object_pairs_hook=keep)
+    return len({name for name, _ in outermost}) != len(outermost)
 
 
 def _decoded(raw: bytes, encoding: str) -> bytes | None:

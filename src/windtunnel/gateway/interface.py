@@ -87,7 +87,7 @@ class OpenDoor(msgspec.Struct, frozen=True, kw_only=True):
 
 class DoorClosed(msgspec.Struct, frozen=True, kw_only=True):
     """What the gateway saw. `restarted`: it was restarted while the door was open; `cut`: calls whose end was lost in
-    a restart; `unavailable`: refusals and hard errors the outcome depends on are read from wire.ndjson itself."""
+    a restart. Refusals and hard errors the outcome depends on are read from wire.ndjson itself."""
 
     calls: int
     refused: int

@@ -47,14 +47,18 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Refused(Exception):
-    """The door says no: HTTP status, reason code of the record, words for the subject."""
+    """The door says no: HTTP status, reason code of the record, words for the subject. `code`: what the subject is
+    told where that is not the reason."""
 
-    def __init__(self, status: int, reason: str, message: str, model: str | None = None) -> None:
+    def __init__(
+        self, status: int, reason: str, message: str, model: str | None = None, *, code: str | None = None
+    ) -> None:
         super().__init__(message)
         self.status = status
         self.reason = reason
         self.message = message
         self.model = model
+        self.code = code or reason
 
 
 class Proxy:
@@ -163,6 +167,9 @@ def _require_token(live: LiveDoor, request: web.Request) -> None:
 def _require_allowed(live: LiveDoor, target: Target, role: Role, asked: ChatRequest) -> None:
     """The model is the role's own wherever it can be read; a call without one would be the provider's choice."""
     readable = asked.body is not None
+    if not readable and _is_chat(target):
+        message = f"the request body cannot be read, so its model cannot be checked: {asked.unreadable}"
+        raise Refused(400, "undeclared_role", message, code="unreadable_request")
     other = asked.model != role.model if _is_chat(target) else asked.model not in (None, role.model)
     if readable and other:
         message = f"role {role.name} is declared with model {role.model}, not {asked.model}"
@@ -203,4 +210,4 @@ def _refuse(live: LiveDoor, target: Target, no: Refused) -> web.Response:
         live.log.append(record)
     except OSError as error:
         _LOG.error("%s: a refusal could not be recorded: %s", live.door.key, error)
-    return refusal(no.status, no.reason, no.message)
+    return refusal(no.status, no.code, no.message)

@@ -31,10 +31,10 @@ from windtunnel.errors import InputWrong, NotBuiltYet
 from windtunnel.steps.draft_cells import draft_cells, draft_preflight
 from windtunnel.steps.draft_configs import compare_configs, draft_configs
 from windtunnel.steps.draft_request import Facts, Request
-from windtunnel.steps.draft_resources import admit, draft_limits, host_reserve_mb
+from windtunnel.steps.draft_resources import admit, check_ceilings, draft_limits, host_reserve_mb
 from windtunnel.steps.draft_roles import check_policy
 from windtunnel.store.configs import find_config
-from windtunnel.store.tasks import read_task, select, task_dir
+from windtunnel.store.tasks import other_folders, read_task, select, task_dir
 from windtunnel.subjects.interface import Subject
 
 __all__ = ["draft", "resolved_thinking"]
@@ -62,6 +62,9 @@ def draft(request: Request, *, subject: Subject, environment_facts: EnvironmentF
     thinking = resolved_thinking(request, subject)
     warnings = check_policy(request.model, allow_openrouter=request.allow_openrouter) if request.model else []
     selection, tasks = _draft_tasks(request)
+    if subject.name == "oracle":
+        _refuse_unsolved(request, tasks)
+    check_ceilings(request, facts.cpus)
     limits = draft_limits(tasks, request)
     reserve_mb = host_reserve_mb(request, facts.memory_mb)
     admit(tasks, limits, workers=request.workers, reserve_mb=reserve_mb, memory_mb=facts.memory_mb)
@@ -119,6 +122,15 @@ def _draft_tasks(request: Request) -> tuple[Selection, tuple[Task, ...]]:
             f"{len(elsewhere)} of {len(tasks)} have it not: {_some(elsewhere)}. Use --environment docker."
         )
     return selection, tasks
+
+
+def _refuse_unsolved(request: Request, tasks: Sequence[Task]) -> None:
+    missing = [t.id for t in tasks if not (task_dir(request.tasks_root, t.id) / "solution/solve.sh").is_file()]
+    if missing:
+        raise InputWrong(
+            f"subject oracle runs only tasks with solution/solve.sh; {len(missing)} of {len(tasks)} have it not: "
+            f"{_some(missing)}. Choose other tasks, or another --subject."
+        )
 
 
 def _without_cells(
@@ -186,6 +198,7 @@ def _settings(request: Request, reserve_mb: int) -> Settings:
         cell_retries=request.cell_retries,
         host_reserve_mb=reserve_mb,
         capture_bodies=request.capture_bodies,
+        allow_openrouter=request.allow_openrouter,
         allow_unproven_thinking=tuple(sorted(set(request.allow_unproven_thinking))),
         progress_interval_s=request.progress_interval_s,
     )
@@ -215,7 +228,14 @@ def _environment(found: EnvironmentFacts | None) -> EnvironmentPlan:
 def _flag_warnings(request: Request) -> list[str]:
     warnings = []
     if request.preflight == "disabled":
-        warnings.append("--preflight disabled: no config's first cell is checked before the whole batch is spent")
+        warnings.append(
+            "--preflight disabled: verify will not PASS, and no config's first cell is checked before the whole batch "
+            "is spent"
+        )
+    if request.allow_openrouter:
+        through = (request.model or "").startswith("openrouter/")
+        used = f"{request.model} goes through it" if through else "no model of this plan goes through it"
+        warnings.append(f"--allow-openrouter: consent to OpenRouter, which chooses who serves a model; {used}")
     warnings += [
         f"--allow-unproven-thinking {role}: its level may be unknown" for role in request.allow_unproven_thinking
     ]
@@ -240,7 +260,11 @@ def _task_warnings(request: Request, tasks: Sequence[Task]) -> list[str]:
             told.setdefault("no agent time-out, neither here nor by --agent-timeout", []).append(task.id)
     if request.verifier_network == "none":
         told.pop(_PUBLIC_VERIFIER, None)
-    return [f"{len(ids)} of {len(tasks)} tasks: {text} ({_some(ids)})" for text, ids in told.items()]
+    warnings = [f"{len(ids)} of {len(tasks)} tasks: {text} ({_some(ids)})" for text, ids in told.items()]
+    others = other_folders(request.tasks_root)
+    if others:
+        warnings.append(f"tasks root: {len(others)} folders without task.toml, not tasks: {_some(others)}")
+    return warnings
 
 
 def _some(names: Sequence[str]) -> str:

@@ -12,7 +12,7 @@ from windtunnel.domain.outcome import Status
 from windtunnel.domain.plan import CellIdentities, CellPlan, ConfigPlan, Plan, PreflightPlan
 from windtunnel.domain.result import Result
 from windtunnel.errors import FileDamaged, InputWrong
-from windtunnel.steps.draft_stored import differing_fields, look
+from windtunnel.steps.draft_stored import Differing, differing, look
 from windtunnel.store.files import read_json, sha256_file
 from windtunnel.store.layout import CellDir, cell_dir
 
@@ -61,7 +61,7 @@ def draft_cells(plan: Plan) -> tuple[CellPlan, ...]:
             conflicts.append((cell, path, other))
     if conflicts and plan.settings.existing != "quarantine":
         told = [
-            (path, differing_fields(plan, configs[cell.config], tasks[cell.task], cell, result))
+            (path, differing(plan, configs[cell.config], tasks[cell.task], cell, result))
             for cell, path, result in conflicts[:_SHOWN]
         ]
         raise InputWrong(_refusal(told, len(conflicts)))
@@ -85,10 +85,10 @@ def _with_state(cell: Cell, wanted: str, path: Path, plan: Plan) -> tuple[CellPl
     return reused, None
 
 
-def _refusal(told: list[tuple[Path, list[str]]], count: int) -> str:
-    regrade = all(fields == ["verifierRevision"] for _, fields in told)
+def _refusal(told: list[tuple[Path, Differing]], count: int) -> str:
+    regrade = all(found.verifier_alone for _, found in told)
     lines = [f"{count} planned cells hold results of another identity; they are neither reused nor overwritten:"]
-    lines += [f"  {path}: differs in {', '.join(fields)}" for path, fields in told]
+    lines += [f"  {path}: {'; '.join(found.lines)}" for path, found in told]
     if count > len(told):
         lines.append(f"  ... and {count - len(told)} more")
     if regrade:

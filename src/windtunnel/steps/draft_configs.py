@@ -37,7 +37,7 @@ def draft_configs(
         config = read_config(
             directory, name=name, model=request.model, thinking=thinking, leaf=request.leaves.get(name)
         )
-        refuse_unmetered(config)
+        refuse_unmetered(config, request.model)
         _check_subject(config, subject)
         callers = resolve_callers(config, model=request.model, thinking=thinking, calls_models=may_call)
         if name in executed:
@@ -46,7 +46,18 @@ def draft_configs(
         plans.append(_plan(config, callers, executed=name in executed))
         warnings += _warnings(config, callers)
     configs = tuple(_with_overlay(config, subject, request.model) for config in _with_distinct_routes(plans))
+    _check_credential_paths(request, configs)
     return configs, warnings
+
+
+def _check_credential_paths(request: Request, configs: tuple[ConfigPlan, ...]) -> None:
+    routes = sorted({route.name for config in configs if config.executed for route in config.routes})
+    for name in request.credential_paths:
+        if name not in routes:
+            raise InputWrong(
+                f"--credential-path {name}=gateway: no route {name!r} in this plan; it has: "
+                f"{', '.join(routes) or 'none'}. Name one of them, or leave the flag out."
+            )
 
 
 def _directories(request: Request) -> dict[str, Path]:

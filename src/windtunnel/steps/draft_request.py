@@ -15,7 +15,8 @@ __all__ = ["Facts", "Request"]
 @dataclass(frozen=True, kw_only=True)
 class Request:
     """The flags. `thinking` None: the default (high with a model, off without). `baseline` None: the first config.
-    `plan_file` and `receipt_file` are where the plan is written. `sample_seed` goes with `sample`."""
+    `plan_file` and `receipt_file` are where the plan is written. `sample_seed` goes with `sample`.
+    `credential_paths`: the routes that --credential-path names (each of them is to be `gateway`)."""
 
     command: tuple[str, ...]
     run_id: str
@@ -54,6 +55,7 @@ class Request:
     capture_bodies: str = "first:2"
     allow_openrouter: bool = False
     allow_unproven_thinking: tuple[str, ...] = ()
+    credential_paths: tuple[str, ...] = ()
     progress_interval_s: float = 15.0
 
 

@@ -10,12 +10,24 @@ from windtunnel.domain.task import Limits, Task
 from windtunnel.errors import InputWrong
 from windtunnel.steps.draft_request import Request
 
-__all__ = ["DEFAULT_MEMORY_MB", "admit", "draft_limits", "host_reserve_mb"]
+__all__ = ["DEFAULT_MEMORY_MB", "admit", "check_ceilings", "draft_limits", "host_reserve_mb"]
 
 # The watchdog's cap (12 GiB) plus 4 GiB, for tasks that declare no limit.
 DEFAULT_MEMORY_MB = (12 + 4) * 1024
+_LONGEST_S = 7 * 24 * 3600
+_MOST_PIDS = 2**22  # the kernel's own limit of process ids
 _RESERVE_MB = 12 * 1024
 _RESERVE_SHARE = 0.2
+
+
+def check_ceilings(request: Request, host_cpus: int | None) -> None:
+    """Limits that this host cannot give, or that nobody means. Raises InputWrong naming the flag."""
+    if request.cpus is not None and host_cpus is not None and request.cpus > host_cpus:
+        raise InputWrong(f"--cpus {request.cpus:g}: this host has {host_cpus} cores. Give at most {host_cpus}.")
+    if request.agent_timeout_s is not None and request.agent_timeout_s > _LONGEST_S:
+        raise InputWrong(f"--agent-timeout {request.agent_timeout_s:g}: at most {_LONGEST_S} s (7 days).")
+    if request.pids is not None and request.pids > _MOST_PIDS:
+        raise InputWrong(f"--pids {request.pids}: Linux has at most {_MOST_PIDS} process ids. Give at most that.")
 
 
 def draft_limits(tasks: Sequence[Task], request: Request) -> dict[str, Limits]:

@@ -5,11 +5,13 @@ Only the executor can be metered so far; a config that needs any other caller is
 
 from __future__ import annotations
 
+import ipaddress
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from windtunnel.domain.cell import model_leaf
 from windtunnel.domain.config import Config, ProviderDeclared, RoleDeclared, RouteDeclared
 from windtunnel.domain.role import EXECUTOR, Bounds, Role, Route, Thinking
 from windtunnel.domain.secret_shapes import is_placeholder, looks_secret, variable_of
@@ -26,7 +28,6 @@ _KNOWN_CREDENTIALS = {
     "zai": "ZAI_API_KEY",
 }
 OPENROUTER_EXCEPTIONS = frozenset({"openrouter/deepseek/deepseek-v4-flash"})
-_LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 _VARIABLE_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
 _DIALECT = "openai-completions"
 
@@ -54,22 +55,23 @@ def check_policy(model: str, *, allow_openrouter: bool) -> list[str]:
     provider, name = split_model(model)
     if provider == "openai-codex":
         raise NotBuiltYet("openai-codex/* (Codex sign-in and its dialect)", "--model")
-    warnings = []
-    if provider == "openrouter" and model not in OPENROUTER_EXCEPTIONS:
-        if not allow_openrouter:
-            raise InputWrong(
-                f"--model {model}: OpenRouter is refused by policy: it may serve another model or level than asked. "
-                "Use the provider's own route, or consent with --allow-openrouter."
-            )
-        warnings.append(f"--allow-openrouter: {model} goes through OpenRouter, which chooses who serves it")
+    if provider == "openrouter" and model not in OPENROUTER_EXCEPTIONS and not allow_openrouter:
+        raise InputWrong(
+            f"--model {model}: OpenRouter is refused by policy: it may serve another model or level than asked. "
+            "Use the provider's own route, or consent with --allow-openrouter."
+        )
     if provider != "zai" and re.search(r"(^|/)glm-", name, re.IGNORECASE):
-        warnings.append(f"{model}: a GLM model on another provider; prefer direct Z.AI (zai/...)")
-    return warnings
+        return [f"{model}: a GLM model on another provider; prefer direct Z.AI (zai/...)"]
+    return []
 
 
-def refuse_unmetered(config: Config) -> None:
+def refuse_unmetered(config: Config, model: str | None) -> None:
     """Refuse a config that needs a caller other than the executor. Raises NotBuiltYet naming file and role."""
     where = f"config {config.name}"
+    top = (config.leaf or "").split("/")[0]
+    if top and top != model_leaf(model):
+        role = top.removeprefix(model_leaf(model) + "+")
+        raise NotBuiltYet(f"role {role}", f"{where}: the chosen leaf {config.leaf}")
     if config.leaf and config.has(f"{config.leaf}/advisor.json"):
         raise NotBuiltYet("role advisor", f"{where}: {config.leaf}/advisor.json")
     for key, roles in (
@@ -89,6 +91,7 @@ def resolve_callers(config: Config, *, model: str | None, thinking: Thinking, ca
     if model is None or not calls_models:
         return Callers(unused=tuple(config.toml.routes))
     provider, name = split_model(model)
+    _refuse_shims(config, provider)
     declared = config.toml.routes.get(provider)
     if declared is not None:
         route = _declared_route(config, provider, declared)
@@ -112,6 +115,35 @@ def resolve_callers(config: Config, *, model: str | None, thinking: Thinking, ca
     )
     unused = tuple(r for r in (*config.toml.routes, *config.providers) if r != provider)
     return Callers(roles=(role,), routes=(route,), unused=unused)
+
+
+def _refuse_shims(config: Config, executor: str) -> None:
+    """A provider beside the executor's that lives on this machine is a worker's shim: calls that nobody meters."""
+    for name, declared in config.providers.items():
+        local = next((url for url in _addresses(declared) if _is_loopback(url)), None)
+        if name != executor and local is not None:
+            raise NotBuiltYet(
+                f"a worker behind provider {name!r} at {local}",
+                f"config {config.name}: {config.leaf}/models.json providers.{name}",
+            )
+
+
+def _addresses(declared: ProviderDeclared) -> Iterator[str]:
+    yield from (url for url in (declared.base_url, *(m.base_url for m in declared.models)) if url is not None)
+
+
+def _is_loopback(url: str) -> bool:
+    try:
+        host = (urlsplit(url).hostname or "").rstrip(".")
+    except ValueError:
+        return False
+    if host == "localhost" or host.endswith(".localhost") or host.startswith("127."):
+        return True
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return address.is_loopback or address.is_unspecified
 
 
 def _declared_route(config: Config, provider: str, declared: RouteDeclared) -> Route:
@@ -147,7 +179,7 @@ def _http_route(provider: str, base_url: str, credential: str | None, where: str
     host = _host(base_url, where)
     if credential is None:
         credential = _KNOWN_CREDENTIALS.get(provider)
-        if credential is None and host not in _LOOPBACK:
+        if credential is None and not _is_loopback(base_url):
             raise InputWrong(
                 f"{where}: which credential does {host} want? Name the host variable that holds it "
                 '(credential = "NAME", or apiKey "$NAME" in models.json), or "none" for a server without keys.'

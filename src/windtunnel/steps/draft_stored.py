@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from windtunnel.domain.cell import Cell
-from windtunnel.domain.difference import flatten
+from windtunnel.domain.difference import changed_files, identity_differences, told
 from windtunnel.domain.digest import sha256_bytes
 from windtunnel.domain.plan import ConfigPlan, Plan, cell_document, cell_identity
 from windtunnel.domain.result import Result
@@ -17,10 +17,15 @@ from windtunnel.errors import FileDamaged, InputWrong
 from windtunnel.store.files import read_json
 from windtunnel.store.layout import RunDir
 
-__all__ = ["Stored", "differing_fields", "look"]
+__all__ = ["Differing", "Stored", "differing", "look"]
 
 _FAST = msgspec.json.Decoder(Result)
 _SCHEMA_VERSION = 1
+_FILES, _VERIFIER = "config files", "verifier"
+_UNKNOWN = (
+    "stored under another --agent-timeout, --memory-mb, --cpus, --pids, --verifier-network, --environment, --leaf, "
+    "route, bound or image (which one is not known: the plan of that run is gone)"
+)
 
 
 @dataclass(frozen=True)
@@ -29,6 +34,14 @@ class Stored:
 
     result: Result | None
     sha256: str
+
+
+@dataclass(frozen=True)
+class Differing:
+    """Lines for a person, each naming a flag or a file. `verifier_alone`: nothing but the verifier changed."""
+
+    lines: tuple[str, ...]
+    verifier_alone: bool = False
 
 
 def look(path: Path) -> Stored | None:
@@ -56,29 +69,48 @@ def _parse(data: bytes, path: Path) -> Result | None:
     return result if result.schemaVersion == _SCHEMA_VERSION else None
 
 
-def differing_fields(plan: Plan, config: ConfigPlan, task: Task, cell: Cell, result: Result) -> list[str]:
-    """The fields in which a stored result is of another identity, best known first.
+def differing(plan: Plan, config: ConfigPlan, task: Task, cell: Cell, result: Result) -> Differing:
+    """In what a stored result is of another identity.
 
     The result itself names the revisions, model and subject; the plan of the run that made it, when it is still
-    there, names every other field.
+    there, names everything else.
     """
-    known = {
+    lines = _from_result(plan, config, task, cell, result)
+    only_verifier = list(lines) == [_VERIFIER]
+    if only_verifier and _is_verifier_alone(plan, config, task, result):
+        return Differing(tuple(lines.values()), verifier_alone=True)
+    more = _from_old_plan(plan, config, task, result)
+    if any(key.startswith("file ") for key in more):
+        lines.pop(_FILES, None)
+    for key, line in more.items():
+        lines.setdefault(key, line)
+    if not lines or (only_verifier and not more):
+        lines[_UNKNOWN] = _UNKNOWN
+    return Differing(tuple(lines.values()))
+
+
+def _from_result(plan: Plan, config: ConfigPlan, task: Task, cell: Cell, result: Result) -> dict[str, str]:
+    then, now = result.subject, plan.subject
+    values = {
         "task": (result.task, cell.task),
         "config": (result.config, cell.config),
         "rep": (result.rep, cell.rep),
-        "model": (result.model, plan.model),
-        "thinking": (result.thinking, str(plan.thinking)),
-        "subject.name": (result.subject.name, plan.subject.name),
-        "subject.version": (result.subject.version, plan.subject.version),
-        "subject.bundle": (result.subject.bundle, plan.subject.bundle),
-        "taskRevision": (result.identities.taskRevision, task.task_revision),
-        "verifierRevision": (result.identities.verifierRevision, task.verifier_revision),
-        "config_fingerprint": (result.identities.config_fingerprint, config.fingerprint),
+        "--model": (result.model, plan.model),
+        "--thinking": (result.thinking, str(plan.thinking)),
+        "--subject": (f"{then.name}@{then.version}", f"{now.name}@{now.version}"),
+        "the subject's bundle": (then.bundle, now.bundle),
     }
-    fields = [name for name, (then, now) in known.items() if then != now]
-    if fields == ["verifierRevision"] and not _is_verifier_alone(plan, config, task, result):
-        fields += _from_old_plan(plan, config, task, result)
-    return fields or _from_old_plan(plan, config, task, result) or ["a limit, time-out, network, route or image"]
+    hashes = {
+        _FILES: (result.identities.config_fingerprint, config.fingerprint, f"the files of config {config.name}"),
+        "task files": (result.identities.taskRevision, task.task_revision, "instruction.md, environment/ or task.toml"),
+        _VERIFIER: (result.identities.verifierRevision, task.verifier_revision, "tests/ or [verifier] in task.toml"),
+    }
+    lines = {label: told(label, *pair) for label, pair in values.items() if pair[0] != pair[1]}
+    for key, (stored, planned, files) in hashes.items():
+        if stored != planned:
+            where = "" if key == _FILES else f" of task {task.id}"
+            lines[key] = told(files + where, stored, planned)
+    return lines
 
 
 def _is_verifier_alone(plan: Plan, config: ConfigPlan, task: Task, result: Result) -> bool:
@@ -87,12 +119,15 @@ def _is_verifier_alone(plan: Plan, config: ConfigPlan, task: Task, result: Resul
     return cell_identity(plan, config, then) == result.identities.cellIdentity
 
 
-def _from_old_plan(plan: Plan, config: ConfigPlan, task: Task, result: Result) -> list[str]:
+def _from_old_plan(plan: Plan, config: ConfigPlan, task: Task, result: Result) -> dict[str, str]:
     try:
         old = read_json(RunDir(Path(plan.paths.state_root) / result.run_id).plan, Plan)
         then_config = next(c for c in old.configs if c.name == config.name)
         then_task = next(t for t in old.tasks if t.id == task.id)
-    except (FileDamaged, OSError, StopIteration):
-        return []
-    then, now = flatten(cell_document(old, then_config, then_task)), flatten(cell_document(plan, config, task))
-    return [name for name in sorted(then.keys() | now.keys()) if then.get(name) != now.get(name)]
+        if cell_identity(old, then_config, then_task) != result.identities.cellIdentity:
+            return {}  # another plan of that name: its values are not the result's
+    except (FileDamaged, OSError, StopIteration, KeyError):
+        return {}
+    files = {f"file {path}": f"file {path} of config {config.name}" for path in changed_files(then_config, config)}
+    stored = cell_document(old, then_config, then_task)
+    return files | identity_differences(stored, cell_document(plan, config, task))

@@ -162,9 +162,12 @@ def _judgings(events: Sequence[Event], cell: str) -> Iterator[tuple[str, str]]:
         if event.fields.get("cell") != cell:
             continue
         if event.event is Kind.PREFLIGHT_STARTED:
-            began = event.ts
+            began = began or event.ts  # a kill between verdict and event: the next start judges again
+        elif event.event is Kind.SMOKE_FAILED:
+            began = ""
         elif event.event is Kind.SMOKE_PASSED and began:
             yield began, event.ts
+            began = ""
 
 
 def _not_again(asked: _Asked, one: _Kept, verdict: Verdict) -> tuple[str, str] | None:

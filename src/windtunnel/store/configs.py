@@ -183,6 +183,11 @@ def _sort_out(directory: Path, leaf: str | None) -> tuple[list[str], list[str]]:
         if entry.name in ROOT_FOLDERS and entry.is_dir():
             files = list(_walk(entry, directory, ()))
             used += [str(path.relative_to(directory)) for path in files]
+        elif entry.name in LEAF_FILES and entry.name not in ROOT_FILES:
+            raise InputWrong(
+                f"{entry}: nothing reads it here; it belongs to one model and level: "
+                f"{directory.name}/<model-leaf>/<thinking>/{entry.name}. Move it there."
+            )
         elif entry.name in ROOT_FILES:
             used.append(_checked(entry, directory))
         elif entry.name not in leaf_tops:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -30,25 +33,48 @@ def read_plan(path: Path) -> Plan:
     try:
         plan = decode(data, Plan)
     except (ValueError, msgspec.MsgspecError, RecursionError) as error:
+        _refuse_other_schema(path, _schema_version(data))
         raise FileDamaged(path, f"not a plan: {error}", "Plan again") from error
-    if plan.schemaVersion != _SCHEMA_VERSION:
-        raise FileDamaged(path, f"plan schema {plan.schemaVersion}, this program reads {_SCHEMA_VERSION}", "Plan again")
+    _refuse_other_schema(path, plan.schemaVersion)
     return plan
+
+
+def _schema_version(data: bytes) -> int:
+    """The schema a file names, whatever else is in it; this program's own when it names none."""
+    try:
+        named = decode(data, dict[str, Any]).get("schemaVersion")
+    except (ValueError, msgspec.MsgspecError, RecursionError):
+        return _SCHEMA_VERSION
+    return named if isinstance(named, int) and not isinstance(named, bool) else _SCHEMA_VERSION
+
+
+def _refuse_other_schema(path: Path, version: int) -> None:
+    if version != _SCHEMA_VERSION:
+        newer = " (made by a newer windtunnel)" if version > _SCHEMA_VERSION else ""
+        raise FileDamaged(path, f"plan schema {version}{newer}, this program reads {_SCHEMA_VERSION}", "Plan again")
 
 
 def write_plan(plan: Plan, receipt_text: str) -> None:
     """Write plan and receipt, each as a whole. Raises InputWrong when a plan of another identity is there."""
     plan_file, receipt_file = Path(plan.paths.plan_file), Path(plan.paths.receipt_file)
     _refuse_other(plan_file, plan)
+    beside = receipt_file == plan_file.with_suffix(receipt_file.suffix)
+    with _naming("receipt", receipt_file, "--plan-out" if beside else "--receipt-out"):
+        receipt_file.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(receipt_file, receipt_text.encode("utf-8"))
+    with _naming("plan", plan_file, "--plan-out"):
+        plan_file.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(plan_file, to_json(plan))
+
+
+@contextmanager
+def _naming(what: str, path: Path, flag: str) -> Iterator[None]:
+    """A file system's refusal becomes one line that names the file and the flag that chose its place."""
     try:
-        for path, data in ((receipt_file, receipt_text.encode("utf-8")), (plan_file, to_json(plan))):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_atomic(path, data)
+        yield
     except OSError as error:
-        where = error.filename or plan_file
-        raise InputWrong(
-            f"{where}: the plan cannot be written: {error.strerror}. Choose another --plan-out."
-        ) from error
+        where = error.filename or path
+        raise InputWrong(f"{where}: the {what} cannot be written: {error.strerror}. Choose another {flag}.") from error
 
 
 def _refuse_other(path: Path, plan: Plan) -> None:

@@ -26,7 +26,7 @@ from windtunnel.errors import FileDamaged
 from windtunnel.host.clock import monotonic, utc_now
 from windtunnel.host.processes import current
 from windtunnel.store.event_log import event_line, read_events
-from windtunnel.store.files import append_line, read_json, repair_tail, sync_directory, write_atomic
+from windtunnel.store.files import append_line, read_json, read_lines, repair_tail, sync_directory, write_atomic
 from windtunnel.store.layout import RunDir
 
 __all__ = ["RunLog"]
@@ -34,6 +34,7 @@ __all__ = ["RunLog"]
 _STATUS_EVERY_S = 1.0
 _BEGINS = frozenset({Kind.RUN_STARTED, Kind.RUN_RESUMED})
 _ACTIVITY_MAX = 200
+_LOOK_BACK = 20  # lines of other words that may stand behind the last event's
 
 OnLine = Callable[[str], object]
 
@@ -69,9 +70,12 @@ class RunLog:
         if found.errors:
             raise FileDamaged(run_dir.events, found.errors[0], "Run `windtunnel verify` and plan a new run")
         fold = Fold(manifest)
+        last: str | None = None
         for event in found.events:
             fold.apply(event)
+            last = tracker_line(event, fold.counts) or last
         log = cls(run_dir, manifest, fold, torn)
+        log._catch_up(last)
         log.on_line = on_line
         sync_directory(run_dir.root)
         return log
@@ -156,6 +160,12 @@ class RunLog:
         if at < cell.last_activity_at:  # the phase's own beginning is the later sign
             return cell
         return msgspec.structs.replace(cell, last_activity_at=at, activity=text)
+
+    def _catch_up(self, last: str | None) -> None:
+        """A kill between an event and its line leaves the last line out: say it now."""
+        told = [line.split(b" ", 1)[-1].rstrip(b"\n") for line in read_lines(self._run.log)]
+        if last is not None and last.encode("utf-8", "replace") not in told[-_LOOK_BACK:]:
+            self._append(last)
 
     def _append(self, text: str) -> None:
         """A full disk costs lines, not the run; the next line that fits says how many."""

@@ -1,7 +1,8 @@
 """The tasks shelf: task folders on disk, read, hashed and chosen.
 
-A folder with a task.toml is a task. Others are not looked at. A broken task is an error when it is chosen, and is
-never dropped. Hashes leave out `__pycache__` (made by whoever imports a file, pip included); nothing else.
+A folder with a task.toml is a task, and so is one that only lacks it: broken. A broken task is an error when it is
+chosen, and is never dropped. Other folders are counted. Hashes leave out `__pycache__` (made by whoever imports a file,
+pip included); nothing else.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from windtunnel.store.files import sha256_file
 __all__ = [
     "bundled_root",
     "list_tasks",
+    "other_folders",
     "read_instruction",
     "read_subset",
     "read_task",
@@ -34,6 +36,7 @@ __all__ = [
 ]
 
 SKIPPED = "__pycache__"
+_SHAPE = ("instruction.md", "tests", "environment")
 _COMPOSE = ("docker-compose.yaml", "docker-compose.yml")
 
 
@@ -43,12 +46,31 @@ def bundled_root() -> Path:
 
 
 def list_tasks(root: Path) -> list[str]:
-    """Sorted ids of the task folders below a root. Raises InputWrong when the root is no directory."""
+    """Sorted ids of the task folders below a root, broken ones too. Raises InputWrong when the root is no directory."""
+    return [name for name in _folders(root) if _looks_like_task(root / name)]
+
+
+def other_folders(root: Path) -> list[str]:
+    """Sorted names of the folders below a root that are no tasks; hidden ones left out. Raises InputWrong."""
+    hidden = (".", SKIPPED)
+    return [name for name in _folders(root) if not name.startswith(hidden) and not _looks_like_task(root / name)]
+
+
+def _folders(root: Path) -> list[str]:
     try:
-        entries = [entry.name for entry in os.scandir(root) if entry.is_dir()]
+        return sorted(entry.name for entry in os.scandir(root) if entry.is_dir())
     except OSError as error:
         raise InputWrong(f"tasks root {root}: {error.strerror}. Name a directory of task folders.") from error
-    return sorted(name for name in entries if (root / name / "task.toml").is_file())
+
+
+def _looks_like_task(directory: Path) -> bool:
+    if os.path.lexists(directory / "task.toml"):
+        return True
+    return not directory.name.startswith(".") and bool(_task_parts(directory))
+
+
+def _task_parts(directory: Path) -> list[str]:
+    return [part for part in _SHAPE if os.path.lexists(directory / part)]
 
 
 def task_dir(root: Path, task_id: str) -> Path:
@@ -63,7 +85,13 @@ def read_task(directory: Path) -> Task:
     """The task in a folder, resolved and hashed. Raises InputWrong naming the file and what is wrong in it."""
     text = _text(directory / "task.toml")
     if text is None:
-        raise InputWrong(f"{directory}/task.toml is missing: this folder is not a task.")
+        parts = ", ".join(_task_parts(directory))
+        if not parts:
+            raise InputWrong(f"{directory}/task.toml is missing: this folder is not a task.")
+        raise InputWrong(
+            f"{directory}/task.toml is missing, but the folder holds {parts} like a task. Add task.toml, or move the "
+            "folder out of the tasks root."
+        )
     return parse_task(text, task_id=directory.name, facts=_facts(directory))
 
 

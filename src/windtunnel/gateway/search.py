@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterator
@@ -13,6 +14,9 @@ from windtunnel.gateway.secrets import SHORTEST, Secrets, forms_of
 __all__ = ["search"]
 
 _CHUNK = 1024 * 1024
+_BYTES = 8 * 1024**3
+_ENTRIES = 500_000
+_DEPTH = 200
 
 Needles = list[tuple[str, str, bytes]]
 
@@ -20,8 +24,8 @@ Needles = list[tuple[str, str, bytes]]
 def search(root: Path, secrets: Secrets) -> SecretSearch:
     """Read every regular file below `root` (links are not followed, their text and all names are looked at too).
 
-    Blocking; compressed files are searched as they are. A value that is too short to search for and a file that
-    cannot be read make the search not clean.
+    Blocking; compressed files are searched as they are, holes of sparse files are passed over. A value that is too
+    short to search for, a file that cannot be read and whatever lies beyond the bounds make the search not clean.
     """
     needles, unread = _needles(secrets)
     files = size = 0
@@ -30,13 +34,16 @@ def search(root: Path, secrets: Secrets) -> SecretSearch:
         name = path.relative_to(root).as_posix()
         shown = secrets.redact(name).encode("utf-8", "replace").decode()
         try:
-            length, found = _look(path, name, needles)
+            length, found = _look(path, name, needles, _BYTES - size)
         except OSError as error:
             unread.append(f"{shown}: {error.strerror or type(error).__name__}")
             continue
         files += length is not None
         size += length or 0
         hits += [f"{shown}: {route}, {form}" for route, form in sorted(found)]
+        if size >= _BYTES:
+            unread.append(f"{shown} and what comes after it: more than {_BYTES} bytes to read")
+            break
     return SecretSearch(
         routes=tuple(route for route, _ in secrets.items()),
         files=files,
@@ -59,17 +66,29 @@ def _needles(secrets: Secrets) -> tuple[Needles, list[str]]:
 
 
 def _walk(root: Path, unread: list[str]) -> Iterator[Path]:
-    def refused(error: OSError) -> None:
-        unread.append(f"{Path(str(error.filename)).name}: {error.strerror}")
+    """Every entry but the directories themselves, without recursion: a tree may be deeper than a stack."""
+    waiting, seen = [(root, 0)], 0
+    while waiting:
+        folder, depth = waiting.pop()
+        try:
+            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+        except OSError as error:
+            unread.append(f"{folder.name}: {error.strerror}")
+            continue
+        for entry in entries:
+            seen += 1
+            if not entry.is_dir(follow_symlinks=False):
+                yield Path(entry.path)
+            elif depth >= _DEPTH:
+                unread.append(f"{folder.name}: deeper than {_DEPTH} directories")
+            else:
+                waiting.append((Path(entry.path), depth + 1))
+        if seen > _ENTRIES:
+            unread.append(f"more than {_ENTRIES} entries")
+            return
 
-    for directory, folders, names in os.walk(root, onerror=refused):
-        folders.sort()
-        links = [name for name in folders if (Path(directory) / name).is_symlink()]
-        for name in sorted([*names, *links]):
-            yield Path(directory) / name
 
-
-def _look(path: Path, name: str, needles: Needles) -> tuple[int | None, set[tuple[str, str]]]:
+def _look(path: Path, name: str, needles: Needles, budget: int) -> tuple[int | None, set[tuple[str, str]]]:
     """Bytes read (None: not a regular file) and what was found in content, name or link text."""
     mode = path.lstat().st_mode
     told = os.fsencode(name)
@@ -81,13 +100,32 @@ def _look(path: Path, name: str, needles: Needles) -> tuple[int | None, set[tupl
     # O_NONBLOCK and O_NOFOLLOW: the entry may have been replaced by a pipe or a link since lstat.
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     length, overlap, kept = 0, max((len(needle) for _, _, needle in needles), default=1), b""
-    with os.fdopen(fd, "rb") as file:
-        while chunk := file.read(_CHUNK):
+    with os.fdopen(fd, "rb", buffering=0) as file:
+        for chunk in _data(file.fileno(), budget):
             length += len(chunk)
             window = kept + chunk
             found |= _matches(window, needles)
             kept = window[-overlap:]
     return length, found
+
+
+def _data(fd: int, budget: int) -> Iterator[bytes]:
+    """The written parts of a file, at most `budget` bytes; its holes hold nothing."""
+    at = 0
+    while budget > 0:
+        try:
+            at = os.lseek(fd, at, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                return  # only a hole is left
+            if error.errno != errno.EINVAL:
+                raise
+        chunk = os.pread(fd, min(_CHUNK, budget), at)
+        if not chunk:
+            return
+        yield chunk
+        at += len(chunk)
+        budget -= len(chunk)
 
 
 def _matches(data: bytes, needles: Needles) -> set[tuple[str, str]]:

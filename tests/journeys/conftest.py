@@ -32,3 +32,4 @@ def open_workspace(tmp_path: Path, environment: str) -> Iterator[Workspace]:
         running.close()
     end_processes_of(root.name)
     remove_tree(short)
+    remove_tree(root)  # not left to pytest: an agent's tree may be deeper than its clean-up can go

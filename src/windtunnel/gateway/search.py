@@ -71,7 +71,8 @@ def _walk(root: Path, unread: list[str]) -> Iterator[Path]:
     while waiting:
         folder, depth = waiting.pop()
         try:
-            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+            with os.scandir(folder) as found:
+                entries = sorted(found, key=lambda entry: entry.name)
         except OSError as error:
             unread.append(f"{folder.name}: {error.strerror}")
             continue

@@ -85,7 +85,8 @@ def _entries(root: Path) -> Iterator[os.DirEntry[str]]:
     while waiting:
         folder, depth = waiting.pop()
         try:
-            found = sorted(os.scandir(folder), key=lambda entry: entry.name)
+            with os.scandir(folder) as read:
+                found = sorted(read, key=lambda entry: entry.name)
         except OSError:
             continue
         for entry in found:
